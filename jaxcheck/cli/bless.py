@@ -1,0 +1,190 @@
+"""`jaxcheck bless` and `jaxcheck reject`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jaxcheck.cli import options as opt
+
+if TYPE_CHECKING:
+    from jaxcheck.cli.options import Project
+    from jaxcheck.execution.bless import CaseFacts, Decision
+    from jaxcheck.registry.select import Selection
+    from jaxcheck.results import Run
+
+Reason = Annotated[str | None, typer.Option("--reason", envvar="JAXCHECK_REASON", help="Why; kept in the golden.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", help="Releases a brake: modes, property, reference, nonfinite, error, … (see refusals)."),
+]
+
+
+def bless(
+    names: opt.Names = None,
+    reason: Reason = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what passes: new bits replace the old ones.")] = False,
+    allow: Allow = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Write goldens although CI is set.")] = False,
+    for_backend: Annotated[
+        bool, typer.Option("--for-backend", help="Write a golden of this backend's own (NAME@gpu.npz).")
+    ] = False,
+    who: Annotated[str | None, typer.Option("--who", envvar="JAXCHECK_WHO", help="Else git's user.name.")] = None,
+    tag: opt.Tags = None,
+    k: opt.Keyword = None,
+    backend: opt.Backend = None,
+    jobs: opt.Jobs = None,
+    timeout: opt.Timeout = None,
+    registry: opt.RegistryFile = None,
+    goldens: opt.GoldensFolder = None,
+    state: opt.StateFolder = None,
+    shipped: opt.Shipped = False,
+) -> None:
+    """Make what a run produced the new goldens: what fails, is missing or is stale, never in passing.
+
+    Takes the candidates of the last run where nothing changed since, and runs otherwise. Refuses where the modes
+    disagree, a property or the reference does not hold, or a non-finite value is new; each refusal names its override.
+
+    Example: `jaxcheck bless newton-sqrt --reason "new stopping rule"`.
+    """
+    from jaxcheck.execution.bless import blessing_of, decide, facts_of, promote
+
+    allowed = brakes_released(allow)
+    stop_without_reason(reason, yes)
+    project = opt.open_project(registry, goldens, state, shipped)
+    project.state.prepare()
+    selection = opt.selection_of(names, tag, k)
+    run = run_for_blessing(project, selection, backend, jobs, timeout, everything)
+    assert run.environment is not None
+    candidates = candidates_of(project)
+    here = run.environment.backend
+    if for_backend:
+        allowed |= {"backend"}
+    facts = facts_of(run, candidates, project.goldens, here)
+    decisions = [(fact, decide(fact, everything=everything, allowed=allowed)) for fact in facts]
+    blessing = blessing_of(reason or "", who, Path(project.registry.root))
+    own = here if for_backend else None
+    written = promote(run, project.registry, decisions, candidates, project.goldens, blessing, own)
+    raise typer.Exit(tell(run, decisions, written))
+
+
+def brakes_released(allow: list[str] | None) -> set[str]:
+    from jaxcheck.errors import UsageError
+    from jaxcheck.execution.bless import BRAKES
+
+    for name in allow or ():
+        if name not in BRAKES:
+            raise UsageError(f"--allow {name}: no such brake", hint=f"brakes: {', '.join(BRAKES)}")
+    return set(allow or ())
+
+
+def stop_without_reason(reason: str | None, yes: bool) -> None:
+    """Goldens are changed by somebody, for a reason, and not by a CI job in passing."""
+    from jaxcheck.errors import BlessRefused, UsageError
+
+    if os.environ.get("CI") and not yes:
+        raise BlessRefused("CI is set: goldens are not written here", hint="bless on your machine, or give --yes")
+    if not (reason or "").strip():
+        raise UsageError("a blessing needs a reason", hint='jaxcheck bless … --reason "why the numbers moved"')
+
+
+def candidates_of(project: Project) -> opt.GoldenStore:
+    from jaxcheck.goldens.store import GoldenStore
+
+    return GoldenStore(project.state.candidates)
+
+
+def run_for_blessing(
+    project: Project, selection: Selection, backend: str | None, jobs: int | None, timeout: float | None, everything: bool
+) -> Run:
+    """The last run where it is fresh, so that the bytes that were looked at are blessed; else a new one."""
+    from jaxcheck.cli.run import progress
+    from jaxcheck.errors import NothingVerified
+    from jaxcheck.execution.bless import fresh_run
+    from jaxcheck.execution.run import Options, execute
+
+    if not everything:
+        fresh = fresh_run(project.state.last_run(), project.registry, selection, backend)
+        if fresh is not None and fresh.results:
+            print("blessing the candidates of the last run (nothing has changed since)", file=sys.stderr)
+            return fresh
+    with progress(project.registry, selection) as report:
+        asked = Options(
+            backend=backend,
+            jobs=jobs,
+            timeout=timeout,
+            all_modes=True,
+            keep_all=everything,
+            command=" ".join(sys.argv[1:]),
+            report=report,
+        )
+        run = execute(project.registry, selection, project.goldens, project.state, asked)
+    project.state.save(run)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    if not run.results or run.environment is None:
+        raise NothingVerified("nothing is selected", hint="jaxcheck list")
+    return run
+
+
+def tell(run: Run, decisions: list[tuple[CaseFacts, Decision]], written: list[Path]) -> int:
+    """Old -> new in units of the tolerance, then what was refused and how to insist; the exit code."""
+    from jaxcheck.errors import Exit
+    from jaxcheck.execution.bless import bless_again
+    from jaxcheck.report.lines import moved_lines, plain_text
+
+    refused = [(facts, decision) for facts, decision in decisions if decision.action == "refuse"]
+    for facts, decision in decisions:
+        if decision.action == "bless":
+            print(plain_text(f"blessed {facts.recipe}::{facts.case}"))
+            results = [r for r in run.results if (r.recipe, r.case) == (facts.recipe, facts.case)]
+            for line in moved_lines(results):
+                print(f"    {line}")
+    for facts, decision in refused:
+        print(plain_text(f"refused {facts.recipe}::{facts.case}: {decision.reason}"), file=sys.stderr)
+        if decision.override:
+            print(f"  to insist: {bless_again(facts, decision.override)}", file=sys.stderr)
+    blessed = sum(decision.action == "bless" for _, decision in decisions)
+    kept = sum(decision.action == "keep" for _, decision in decisions)
+    print(f"{blessed} cases blessed, {kept} kept, {len(refused)} refused; {len(written)} golden files written")
+    return int(Exit.FAILED if refused else Exit.PASSED)
+
+
+def reject(
+    names: opt.Names = None,
+    tag: opt.Tags = None,
+    k: opt.Keyword = None,
+    registry: opt.RegistryFile = None,
+    state: opt.StateFolder = None,
+) -> None:
+    """Drop candidates that the last run left: its numbers are wrong, the goldens stay.
+
+    Example: `jaxcheck reject newton-sqrt::zeros`.
+    """
+    from jaxcheck.errors import GoldenError, NothingVerified
+    from jaxcheck.execution.bless import forget
+    from jaxcheck.registry.select import selected_recipes, wants
+
+    project = opt.open_project(registry, None, state, False)
+    store = candidates_of(project)
+    selection = opt.selection_of(names, tag, k)
+    dropped = 0
+    for recipe in selected_recipes(project.registry, selection):
+        try:
+            golden = store.load(recipe.name)
+        except GoldenError:  # unreadable: of no use, so it goes
+            store.path(recipe.name).unlink()
+            dropped += 1
+            continue
+        if golden is None:
+            continue
+        with golden:
+            cases = [case for case in golden.cases if any(wants(selection, recipe, case, mode) for mode in recipe.modes)]
+        dropped += forget(store, recipe.name, cases)
+    if not dropped:
+        raise NothingVerified("no candidate is selected: the last run left none", hint="jaxcheck run")
+    print(f"{dropped} candidate{'s' if dropped != 1 else ''} dropped; the goldens are as they were")

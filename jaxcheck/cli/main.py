@@ -1,0 +1,88 @@
+"""The program: its verbs in groups, and the one place that turns errors into exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from jaxcheck import __version__
+from jaxcheck.cli.bless import bless, reject
+from jaxcheck.cli.check import check
+from jaxcheck.cli.diff import diff
+from jaxcheck.cli.doctor import doctor
+from jaxcheck.cli.list import list_
+from jaxcheck.cli.run import run
+from jaxcheck.cli.show import show
+from jaxcheck.errors import Exit, JaxcheckError
+
+EVERY_DAY, GOLDENS, PROJECT = "Every day", "Goldens", "Project"
+
+
+class Program(TyperGroup):
+    """Catches once what the verbs raise."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except JaxcheckError as error:
+            complain(str(error), error.hint)
+            raise SystemExit(int(error.exit_code)) from None
+        except KeyboardInterrupt:
+            complain("interrupted", None)
+            raise SystemExit(int(Exit.INTERRUPTED)) from None
+        except BrokenPipeError:  # `jaxcheck list | head`
+            sys.stderr.close()
+            raise SystemExit(0) from None
+
+
+def complain(message: str, hint: str | None) -> None:
+    """To stderr, as plain text: nothing in it is markup."""
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"  try: {hint}", file=sys.stderr)
+
+
+app = typer.Typer(
+    cls=Program,
+    name="jaxcheck",
+    help="Did my kernels' numbers move? Runs recipes eagerly and under jit and compares them with stored goldens.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run", rich_help_panel=EVERY_DAY)(run)
+app.command("bless", rich_help_panel=EVERY_DAY)(bless)
+app.command("list", rich_help_panel=EVERY_DAY)(list_)
+app.command("reject", rich_help_panel=GOLDENS)(reject)
+app.command("show", rich_help_panel=GOLDENS)(show)
+app.command("diff", rich_help_panel=GOLDENS)(diff)
+app.command("check", rich_help_panel=PROJECT)(check)
+app.command("doctor", rich_help_panel=PROJECT)(doctor)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"jaxcheck {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+def entry() -> None:
+    """The console script. An exception that nobody foresaw is a bug of jaxcheck's own, and says so."""
+    try:
+        app()
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        complain("this is a bug in jaxcheck: please report it with the lines above", None)
+        raise SystemExit(int(Exit.BUG)) from None

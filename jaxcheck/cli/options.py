@@ -1,0 +1,145 @@
+"""The options that verbs share, and what they are turned into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from jaxcheck.execution.state import State
+    from jaxcheck.goldens.store import GoldenStore
+    from jaxcheck.registry.model import Registry
+    from jaxcheck.registry.select import Selection
+
+SELECT, WHERE, HOW = "Selection", "Project", "Execution"
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NAME]...",
+        help="Recipes or checks: newton-sqrt, 'newton*', newton-sqrt::zeros, 'newton-sqrt::zeros[jit]'.",
+        show_default=False,
+    ),
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="Recipes with this tag.", rich_help_panel=SELECT)]
+Keyword = Annotated[
+    str | None, typer.Option("-k", help="Substrings of ids, with and, or, not.", rich_help_panel=SELECT)
+]
+Modes = Annotated[list[str] | None, typer.Option("--mode", help="Only this mode.", rich_help_panel=SELECT)]
+LastFailed = Annotated[
+    bool, typer.Option("--last-failed", "--lf", help="What failed in the last run.", rich_help_panel=SELECT)
+]
+RegistryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--registry",
+        envvar="JAXCHECK_REGISTRY",
+        help="The registry; else recipes.yaml is searched upwards.",
+        rich_help_panel=WHERE,
+    ),
+]
+GoldensFolder = Annotated[
+    Path | None,
+    typer.Option("--goldens", envvar="JAXCHECK_GOLDENS", help="Else goldens/ beside the registry.", rich_help_panel=WHERE),
+]
+StateFolder = Annotated[
+    Path | None,
+    typer.Option("--state", envvar="JAXCHECK_STATE", help="Else .jaxcheck/ beside the registry.", rich_help_panel=WHERE),
+]
+Shipped = Annotated[
+    bool, typer.Option("--shipped", help="The recipes that come with jaxcheck.", rich_help_panel=WHERE)
+]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        "--backend", envvar="JAXCHECK_BACKEND", help="cpu, gpu, tpu or a plugin's name; else what JAX picks.",
+        rich_help_panel=HOW,
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("-j", "--jobs", envvar="JAXCHECK_JOBS", min=1, help="Worker processes.", rich_help_panel=HOW),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", envvar="JAXCHECK_TIMEOUT", min=0.1, help="Seconds a check may take.", rich_help_panel=HOW),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the totals and the first lines of failures.")]
+Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Every check; twice: every leaf.")]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A registry with its goldens and the folder of its last run."""
+
+    registry: Registry
+    goldens: GoldenStore
+    state: State
+
+
+def open_registry(registry: Path | None, shipped: bool) -> Registry:
+    """The registry asked for, wholly checked; RegistryError with every fault."""
+    from jaxcheck.errors import UsageError
+    from jaxcheck.registry.load import find_registry, load_registry
+
+    if shipped and registry:
+        raise UsageError("--shipped and --registry exclude each other")
+    return load_registry(shipped_folder() / "recipes.yaml" if shipped else registry or find_registry(Path.cwd()))
+
+
+def open_project(registry: Path | None, goldens: Path | None, state: Path | None, shipped: bool) -> Project:
+    from jaxcheck.execution.state import State
+    from jaxcheck.goldens.store import GoldenStore
+
+    read = open_registry(registry, shipped)
+    home = Path.cwd() if shipped else Path(read.root)
+    return Project(read, GoldenStore(goldens_folder(read, goldens)), State(state or home / ".jaxcheck"))
+
+
+def goldens_folder(registry: Registry, goldens: Path | None) -> Path:
+    return goldens or Path(registry.root) / "goldens"
+
+
+def shipped_folder() -> Path:
+    """Recipes and goldens inside the installed package; in a checkout they lie beside it."""
+    from jaxcheck.errors import UsageError
+
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "shipped", package.parent):
+        if (folder / "recipes.yaml").exists() and (folder / "goldens").is_dir():
+            return folder
+    raise UsageError("this installation carries no recipes", hint="pip install --force-reinstall jaxcheck")
+
+
+def selection_of(
+    names: list[str] | None,
+    tags: list[str] | None = None,
+    keyword: str | None = None,
+    modes: list[str] | None = None,
+    last_failed: tuple[str, ...] | None = None,
+) -> Selection:
+    from jaxcheck.registry.select import Selection
+
+    return Selection(
+        names=tuple(names or ()),
+        tags=tuple(tags or ()),
+        keyword=keyword,
+        modes=tuple(modes or ()),
+        last_failed_ids=last_failed,
+    )
+
+
+def last_failed_ids(state: State) -> tuple[str, ...]:
+    """What failed in the last run; NothingVerified where nothing did."""
+    from jaxcheck.errors import NothingVerified
+    from jaxcheck.results import FAILURES
+
+    run = state.last_run()
+    failed = tuple(result.id for result in run.results if result.status in FAILURES) if run else ()
+    if not failed:
+        reason = "nothing failed in the last run" if run else f"there is no last run in {state.folder}"
+        raise NothingVerified(f"--last-failed selects nothing: {reason}", hint="jaxcheck run")
+    return failed

@@ -1,0 +1,97 @@
+"""`jaxcheck run`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jaxcheck.cli import options as opt
+
+if TYPE_CHECKING:
+    from jaxcheck.registry.model import Registry
+    from jaxcheck.registry.select import Selection
+    from jaxcheck.results import CheckResult, Run
+
+Output = Annotated[
+    list[Path] | None,
+    typer.Option("-o", "--output", help="Also write the report to a file; its suffix is the format (.json)."),
+]
+
+
+def run(
+    names: opt.Names = None,
+    tag: opt.Tags = None,
+    k: opt.Keyword = None,
+    mode: opt.Modes = None,
+    last_failed: opt.LastFailed = False,
+    backend: opt.Backend = None,
+    jobs: opt.Jobs = None,
+    timeout: opt.Timeout = None,
+    registry: opt.RegistryFile = None,
+    goldens: opt.GoldensFolder = None,
+    state: opt.StateFolder = None,
+    shipped: opt.Shipped = False,
+    output: Output = None,
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = 0,
+) -> None:
+    """Run recipes eagerly and under jit, and compare them with their goldens.
+
+    Examples: `jaxcheck run`, `jaxcheck run newton-sqrt --mode jit`, `jaxcheck run --tag seed --backend gpu -o report.json`.
+    Goldens are never written: what differs is left as a candidate for `jaxcheck bless`.
+    """
+    from jaxcheck.execution.run import Options, execute
+    from jaxcheck.report.formats import check_suffix
+    from jaxcheck.results import exit_code
+
+    for path in output or ():
+        check_suffix(path)
+    project = opt.open_project(registry, goldens, state, shipped)
+    project.state.prepare()
+    failed = opt.last_failed_ids(project.state) if last_failed else None
+    selection = opt.selection_of(names, tag, k, mode, failed)
+    with progress(project.registry, selection) as report:
+        asked = Options(backend=backend, jobs=jobs, timeout=timeout, command=" ".join(sys.argv[1:]), report=report)
+        result = execute(project.registry, selection, project.goldens, project.state, asked)
+    project.state.save(result)
+    deliver(result, output or [], -1 if quiet else verbose)
+    raise typer.Exit(int(exit_code(result)))
+
+
+def deliver(result: Run, output: list[Path], verbosity: int) -> None:
+    """The report on stdout, and in every file asked for."""
+    from rich.console import Console
+
+    from jaxcheck.report.console import render
+    from jaxcheck.report.formats import write_report
+
+    for path in output:
+        write_report(result, path)
+    Console(soft_wrap=False, highlight=False).print(render(result, verbosity))
+
+
+@contextmanager
+def progress(registry: Registry, selection: Selection) -> Iterator[Callable[[CheckResult], None]]:
+    """A bar on stderr where that is a terminal; yields what is to be called once a check."""
+    if not sys.stderr.isatty():
+        yield lambda result: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from jaxcheck.registry.select import selected_recipes
+
+    known = sum(len(recipe.cases) * len(recipe.modes) for recipe in selected_recipes(registry, selection))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting JAX", total=known or None)
+
+        def report(result: CheckResult) -> None:
+            bar.update(task, advance=1, description=f"{result.recipe}"[:40].replace("[", r"\["))
+
+        yield report

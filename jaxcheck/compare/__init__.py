@@ -1,0 +1,1 @@
+"""Arrays against arrays: statistics, comparators and their words. NumPy only; never jax."""

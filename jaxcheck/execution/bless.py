@@ -1,0 +1,331 @@
+"""Blessing: which cases may become goldens, decided by a pure function, and the one place that makes them so."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import getpass
+import importlib.metadata
+import shlex
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jaxcheck.errors import GoldenError
+from jaxcheck.execution.conduct import file_digest
+from jaxcheck.goldens.golden import Blessing, GoldenCase
+from jaxcheck.goldens.store import GoldenStore
+from jaxcheck.registry.model import Registry
+from jaxcheck.registry.select import Selection, selected_recipes, wants
+from jaxcheck.results import CheckResult, LeafResult, Run, Status
+
+Action = Literal["bless", "keep", "refuse"]
+# Brakes in the order in which they are told; each is released by `--allow NAME`.
+BRAKES: Mapping[str, str] = {
+    "error": "a mode raised an exception that the recipe does not expect",
+    "crash": "a mode killed its worker",
+    "timeout": "a mode ran out of time",
+    "modes": "the modes disagree with one another",
+    "property": "a property does not hold",
+    "reference": "the outputs differ from the reference",
+    "nonfinite": "a non-finite value is new, or not allowed",
+    "mutation": "the kernel changes its arguments",
+    "config": "the kernel changes its process",
+    "backend": "the golden was made on another backend",
+}
+
+
+@dataclass(frozen=True)
+class CaseFacts:
+    """What a run found out about one case, as far as a blessing asks for it."""
+
+    recipe: str
+    case: str
+    statuses: frozenset[Status]
+    brakes: Mapping[str, str]
+    differs: bool
+    candidate: bool
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a case, and why; `override` is the option that would have let it pass."""
+
+    action: Action
+    reason: str
+    override: str = ""
+
+
+def decide(facts: CaseFacts, *, everything: bool, allowed: Collection[str]) -> Decision:
+    """The policy of `bless`: only what fails, is missing or stale (or everything), and no brake that nobody released."""
+    held = [brake for brake in BRAKES if brake in facts.brakes and brake not in allowed]
+    if not (facts.differs or everything):
+        if facts.statuses <= {Status.PASS, Status.SKIP}:
+            return Decision("keep", "passes already")
+        first = held[0] if held else next(iter(facts.brakes), "error")
+        return Decision("refuse", f"it fails for another reason than its golden: {facts.brakes.get(first, first)}")
+    if facts.statuses == {Status.SKIP}:
+        return Decision("keep", "was skipped")
+    if held:
+        brake = held[0]
+        return Decision("refuse", f"{BRAKES[brake]}: {facts.brakes[brake]}", f"--allow {brake}")
+    if not facts.candidate:
+        return Decision("refuse", "the mode that is its contract gave nothing to bless")
+    return Decision("bless", "")
+
+
+def facts_of(run: Run, candidates: GoldenStore, goldens: GoldenStore, backend: str) -> list[CaseFacts]:
+    """One entry for each case of the run, in its order."""
+    cases: dict[tuple[str, str], list[CheckResult]] = {}
+    for result in run.results:
+        cases.setdefault((result.recipe, result.case), []).append(result)
+    held = {recipe: _held(candidates, recipe) for recipe, _ in cases}
+    foreign = {recipe: foreign_backend(goldens, recipe, backend) for recipe, _ in cases}
+    return [
+        CaseFacts(
+            recipe=recipe,
+            case=case,
+            statuses=frozenset(result.status for result in results),
+            brakes=_brakes(results, foreign[recipe]),
+            differs=any(_differs(result) for result in results),
+            candidate=case in held[recipe],
+        )
+        for (recipe, case), results in cases.items()
+    ]
+
+
+def _held(candidates: GoldenStore, recipe: str) -> tuple[str, ...]:
+    golden = candidates.load(recipe)
+    if golden is None:
+        return ()
+    with golden:
+        return tuple(golden.cases)
+
+
+def foreign_backend(goldens: GoldenStore, recipe: str, backend: str) -> str:
+    """Says so where the golden in use was blessed on another backend; its numbers are not this one's to replace."""
+    try:
+        golden = goldens.load(recipe, backend)
+    except GoldenError:
+        return ""
+    if golden is None:
+        return ""
+    with golden:
+        made = {str(golden.summary(case).blessing.environment.get("backend", backend)) for case in golden.cases}
+    other = sorted(made - {backend})
+    return f"it is of {', '.join(other)}, this is {backend} (--for-backend writes a golden of its own)" if other else ""
+
+
+def _differs(result: CheckResult) -> bool:
+    kinds = {finding.kind for finding in result.findings}
+    return result.status in (Status.MISSING, Status.STALE) or "golden" in kinds
+
+
+def _brakes(results: Sequence[CheckResult], foreign: str) -> dict[str, str]:
+    """{brake: what was found}, from statuses and findings of every mode."""
+    found: dict[str, str] = {}
+    for result in results:
+        golden_only = {finding.kind for finding in result.findings} == {"golden"}
+        if result.status in (Status.ERROR, Status.CRASH, Status.TIMEOUT) and not golden_only:
+            found.setdefault(result.status.value, f"{result.mode}: {result.reason}")
+        for finding in result.findings:
+            if finding.kind in BRAKES:
+                found.setdefault(finding.kind, f"{result.mode}: {finding.message}")
+        new = next((leaf for leaf in result.leaves if leaf.nonfinite), None)
+        if new is not None and new.worst is not None:
+            moved = f"{new.worst.golden} -> {new.worst.actual} at {list(new.worst.index)}"
+            found.setdefault("nonfinite", f"{result.mode}: {new.path}: {moved}")
+    if foreign:
+        found["backend"] = foreign
+    return found
+
+
+@dataclass(frozen=True)
+class Blessed:
+    """What a blessing did to one case. `moves` are the leaves of the contract's mode, old to new."""
+
+    facts: CaseFacts
+    decision: Decision
+    moves: tuple[LeafResult, ...] = ()
+
+
+def promote(
+    run: Run,
+    registry: Registry,
+    decisions: Sequence[tuple[CaseFacts, Decision]],
+    candidates: GoldenStore,
+    goldens: GoldenStore,
+    blessing: Blessing,
+    backend: str | None,
+) -> list[Path]:
+    """Makes the candidates' bytes the goldens of the blessed cases, one atomic write a recipe; the files written.
+
+    `backend` is given where the golden is to be that backend's own (`recipe@gpu.npz`).
+    """
+    written = []
+    by_recipe: dict[str, list[str]] = {}
+    for facts, decision in decisions:
+        if decision.action == "bless":
+            by_recipe.setdefault(facts.recipe, []).append(facts.case)
+    for name, cases in by_recipe.items():
+        target = _target_backend(goldens, name, run, backend)
+        if _promote_recipe(registry, name, cases, candidates, goldens, blessing, target):
+            written.append(goldens.path(name, target))
+    return written
+
+
+def _target_backend(goldens: GoldenStore, name: str, run: Run, backend: str | None) -> str | None:
+    """Which of a recipe's files is written: the one that was in use, unless another was asked for."""
+    if backend is not None or run.environment is None:
+        return backend
+    own = goldens.path(name, run.environment.backend)
+    return run.environment.backend if own.exists() else None
+
+
+def _promote_recipe(
+    registry: Registry,
+    name: str,
+    cases: Sequence[str],
+    candidates: GoldenStore,
+    goldens: GoldenStore,
+    blessing: Blessing,
+    backend: str | None,
+) -> bool:
+    candidate = candidates.load(name)
+    assert candidate is not None
+    with candidate:
+        changes = {case: _blessed(candidate.case(case, program=True), blessing) for case in cases}
+    recipe = registry.recipes[name]
+    orphans = _orphans(goldens, name, backend, set(recipe.cases) | set(cases)) if not recipe.inputs else ()
+    try:
+        changed = goldens.update(name, changes, orphans, backend)
+    except GoldenError:
+        if not _damaged(goldens, name, backend):
+            raise
+        changed = goldens.save(name, changes, backend)  # nothing of the damaged file can be kept
+    forget(candidates, name, cases)
+    return changed
+
+
+def _orphans(goldens: GoldenStore, name: str, backend: str | None, known: Collection[str]) -> tuple[str, ...]:
+    try:
+        golden = goldens.load(name, backend)
+    except GoldenError:
+        return ()
+    if golden is None:
+        return ()
+    with golden:
+        return tuple(case for case in golden.cases if case not in known)
+
+
+def _damaged(goldens: GoldenStore, name: str, backend: str | None) -> bool:
+    try:
+        golden = goldens.load(name, backend)
+        if golden is not None:
+            with golden:
+                for case in golden.cases:
+                    golden.case(case)
+    except GoldenError:
+        return True
+    return False
+
+
+def _blessed(case: GoldenCase, blessing: Blessing) -> GoldenCase:
+    """The candidate's bytes under the blessing's name; the environment stays the one that made them."""
+    made = dataclasses.replace(blessing, environment=case.blessing.environment)
+    return dataclasses.replace(case, blessing=made)
+
+
+def forget(candidates: GoldenStore, name: str, cases: Collection[str]) -> int:
+    """Drops candidates; how many there were."""
+    path = candidates.path(name)
+    golden = candidates.load(name)
+    if golden is None:
+        return 0
+    with golden:
+        held = [case for case in golden.cases if case in cases]
+        rest = {case: golden.case(case, program=True) for case in golden.cases if case not in cases}
+    if rest:
+        candidates.save(name, rest)
+    else:
+        path.unlink(missing_ok=True)
+    return len(held)
+
+
+def blessing_of(reason: str, who: str | None, folder: Path) -> Blessing:
+    """Who blesses, when, at which commit."""
+    import jaxcheck
+
+    return Blessing(
+        reason=reason,
+        who=who or _git(folder, "config", "user.name") or getpass.getuser(),
+        when=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        commit=_commit(folder),
+        jaxcheck=jaxcheck.__version__,
+        environment={},
+    )
+
+
+def _commit(folder: Path) -> str:
+    commit = _git(folder, "rev-parse", "HEAD")
+    dirty = _git(folder, "status", "--porcelain", "--untracked-files=no") if commit else ""
+    return f"{commit}-dirty" if dirty else commit
+
+
+def _git(folder: Path, *command: str) -> str:
+    try:
+        done = subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def fresh_run(run: Run | None, registry: Registry, selection: Selection, backend: str | None) -> Run | None:
+    """The last run, cut to the selection, where blessing it means blessing what was seen; None where to run again.
+
+    It must be of this registry, of the same sources below its folder, the same packages and backend, and hold every
+    selected case in every mode.
+    """
+    if run is None or run.interrupted or run.registry_digest != registry.digest or run.backend != backend:
+        return None
+    if any(file_digest(path) != digest for path, digest in run.sources.items()) or not _same_packages(run):
+        return None
+    recipes = selected_recipes(registry, selection)
+    done: dict[str, dict[str, set[str]]] = {}
+    for result in run.results:
+        done.setdefault(result.recipe, {}).setdefault(result.case, set()).add(result.mode)
+    for recipe in recipes:
+        cases = done.get(recipe.name, {})
+        complete = [set(recipe.modes) <= modes for case, modes in cases.items() if case in recipe.cases or recipe.inputs]
+        if not cases or not all(complete) or not set(recipe.cases) <= set(cases):
+            return None
+    chosen = [r for r in run.results if _selected(registry, selection, recipes, r)]
+    return run.model_copy(update={"results": tuple(chosen)})
+
+
+def _selected(registry: Registry, selection: Selection, recipes: Sequence[object], result: CheckResult) -> bool:
+    """A case is blessed as a whole: one selected mode selects it."""
+    recipe = registry.recipes.get(result.recipe)
+    if recipe is None or recipe not in recipes:
+        return False
+    return any(wants(selection, recipe, result.case, mode) for mode in recipe.modes)
+
+
+def _same_packages(run: Run) -> bool:
+    environment = run.environment
+    if environment is None:
+        return False
+    for package, version in (("jax", environment.jax), ("jaxlib", environment.jaxlib), ("numpy", environment.numpy)):
+        try:
+            if importlib.metadata.version(package) != version:
+                return False
+        except importlib.metadata.PackageNotFoundError:
+            return False
+    return True
+
+
+def bless_again(facts: CaseFacts, override: str) -> str:
+    """The command that would bless a refused case."""
+    return f'jaxcheck bless {shlex.quote(f"{facts.recipe}::{facts.case}")} {override} --reason "…"'

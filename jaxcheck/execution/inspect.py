@@ -1,0 +1,96 @@
+"""What can be said of a registry and its goldens without running a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxcheck.errors import Fault, GoldenError
+from jaxcheck.execution.conduct import recipe_message
+from jaxcheck.execution.process import Death
+from jaxcheck.execution.run import launch_for, needs_of
+from jaxcheck.execution.session import Session
+from jaxcheck.goldens.store import GoldenStore
+from jaxcheck.registry.model import Recipe, Registry
+
+LARGE_GOLDEN = 10 << 20
+
+
+def name_faults(registry: Registry) -> list[Fault]:
+    """Every dotted name and every argument, found by importing them in a worker."""
+    faults: list[Fault] = []
+    by_needs: dict[object, list[Recipe]] = {}
+    for recipe in registry.recipes.values():
+        by_needs.setdefault(needs_of(recipe), []).append(recipe)
+    for recipes in by_needs.values():
+        session = Session(launch_for(registry, None), needs_of(recipes[0]))
+        try:
+            for recipe in recipes:
+                faults += _ask(session, recipe, registry.root)
+        finally:
+            session.close()
+    return sorted(faults)
+
+
+def _ask(session: Session, recipe: Recipe, root: str) -> list[Fault]:
+    session.start()
+    reply = session.request({"op": "prepare", "recipe": recipe_message(recipe, root)}, recipe.timeout)
+    if isinstance(reply, Death):
+        return [recipe.locate("kernel").fault(f"importing it killed the worker: {reply.reason}")]
+    found = []
+    for case, argument, text in reply["faults"]:
+        if case is None:
+            keys: tuple[str, ...] = (_named(recipe, text),)
+        elif case == "config":
+            keys = ("config", argument)
+        else:
+            keys = ("cases", case, "args", argument) if argument else ("cases", case)
+        found.append(recipe.locate(*keys).fault(text))
+    return found
+
+
+def _named(recipe: Recipe, text: str) -> str:
+    """Which of the recipe's names a message is about."""
+    names = {"inputs": recipe.inputs, "reference": recipe.reference}
+    names |= {"properties": next((name for name in recipe.properties if _mentions(text, name)), None)}
+    return next((key for key, name in names.items() if name and _mentions(text, name)), "kernel")
+
+
+def _mentions(text: str, name: str) -> bool:
+    module, _, function = name.partition(":")
+    return name in text or (module in text and function in text)
+
+
+def golden_faults(registry: Registry, goldens: GoldenStore) -> tuple[list[Fault], list[str]]:
+    """(goldens that cannot be trusted, remarks: missing, stale and orphaned ones, files of no recipe, large files)."""
+    faults: list[Fault] = []
+    remarks: list[str] = []
+    for recipe in registry.recipes.values():
+        try:
+            remarks += _remarks(recipe, goldens)
+        except GoldenError as error:
+            faults.append(recipe.position.fault(str(error), error.hint))
+    for name, paths in goldens.recipes().items():
+        if name not in registry.recipes:
+            remarks.append(f"{', '.join(path.name for path in paths)}: no recipe {name!r} in the registry")
+    of_recipes = {goldens.find(name) for name in registry.recipes}
+    remarks += [str(error) for path, error in goldens.damaged().items() if path not in of_recipes]
+    return faults, remarks
+
+
+def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[str]:
+    golden = goldens.load(recipe.name)
+    if golden is None:
+        return [f"{recipe.name}: no golden yet (jaxcheck bless)"]
+    remarks = []
+    with golden:
+        for case in golden.cases:
+            held = golden.case(case)
+            if recipe.inputs is None and case not in recipe.cases:
+                remarks.append(f"{recipe.name}::{case}: in the golden, not in the registry")
+            elif held.hash != recipe.case_hash(case):
+                remarks.append(f"{recipe.name}::{case}: stale, the recipe changed since it was blessed")
+        remarks += [f"{recipe.name}::{case}: not in the golden yet" for case in recipe.cases if case not in golden.cases]
+        size = golden.path.stat().st_size
+    if size > LARGE_GOLDEN:
+        remarks.append(f"{golden.path.name} has {size >> 20} MiB: a smaller case, or a slice of its output, serves as well")
+    return remarks

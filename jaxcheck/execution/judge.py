@@ -1,0 +1,361 @@
+"""What a case's runs amount to: pure functions from evidence to check results."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from jaxcheck.compare.finite import first_nonfinite
+from jaxcheck.compare.leaves import compare_leaf, signature_difference
+from jaxcheck.execution.process import Death
+from jaxcheck.goldens.golden import GoldenCase
+from jaxcheck.goldens.leaf import Leaf, Tree
+from jaxcheck.goldens.structure import describe_difference
+from jaxcheck.registry.model import Case, Raises, Recipe
+from jaxcheck.results import (
+    Against,
+    CapturedWarning,
+    CheckResult,
+    Environment,
+    Finding,
+    LeafResult,
+    Status,
+    ToleranceUsed,
+)
+
+OUTPUT_CHARACTERS = 8_000
+REASONS_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one mode of a case did: a reply with outputs or an error, or the death of the worker."""
+
+    mode: str
+    reply: Mapping[str, Any] = field(default_factory=dict)
+    death: Death | None = None
+    outputs: Tree | None = None
+    reference: Tree | None = None
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def kind(self) -> str:
+        return "death" if self.death else str(self.reply["outcome"])
+
+
+@dataclass(frozen=True)
+class GoldenView:
+    """The golden as far as one case is concerned."""
+
+    state: Literal["present", "missing", "stale", "damaged"]
+    reason: str = ""
+    hint: str = ""
+    path: str | None = None
+    case: GoldenCase | None = None
+
+
+def check_id(recipe: str, case: str, mode: str) -> str:
+    return f"{recipe}::{case}[{mode}]"
+
+
+def judge_case(
+    recipe: Recipe, name: str, outcomes: Sequence[Outcome], golden: GoldenView, environment: Environment
+) -> list[CheckResult]:
+    """One result for each mode, in the order of the outcomes."""
+    case = recipe.case(name)
+    eager = next((outcome.outputs for outcome in outcomes if outcome.mode == "eager"), None)
+    return [_judge(recipe, case, outcome, golden, eager, environment) for outcome in outcomes]
+
+
+def _judge(
+    recipe: Recipe, case: Case, outcome: Outcome, golden: GoldenView, eager: Tree | None, environment: Environment
+) -> CheckResult:
+    verdict = _verdict(recipe, case, outcome, golden, eager, environment)
+    reply = outcome.reply
+    return CheckResult.model_validate(
+        {
+            "id": check_id(recipe.name, case.name, outcome.mode),
+            "recipe": recipe.name,
+            "case": case.name,
+            "mode": outcome.mode,
+            "seconds": reply.get("seconds", 0.0),
+            "trace_seconds": reply.get("trace_seconds"),
+            "compile_seconds": reply.get("compile_seconds"),
+            "compiles": reply.get("compiles"),
+            "golden": golden.path,
+            "device_kind": environment.device_kind,
+            "conditions": conditions(recipe),
+            "warnings": tuple(CapturedWarning.model_validate(warning) for warning in reply.get("warnings", ())),
+            "stdout": outcome.stdout[-OUTPUT_CHARACTERS:],
+            "stderr": outcome.stderr[-OUTPUT_CHARACTERS:],
+            "tags": recipe.tags,
+            **verdict,
+        }
+    )
+
+
+def conditions(recipe: Recipe) -> dict[str, str]:
+    """What this recipe runs under that is not the run's own environment."""
+    said = {f"jax.config.{name}": str(value) for name, value in recipe.config.items()}
+    said |= {f"env.{name}": value for name, value in recipe.env.items()}
+    return said | ({"devices": str(recipe.devices)} if recipe.devices else {})
+
+
+def _verdict(
+    recipe: Recipe, case: Case, outcome: Outcome, golden: GoldenView, eager: Tree | None, environment: Environment
+) -> dict[str, Any]:
+    if outcome.death:
+        return {"status": outcome.death.kind, "reason": outcome.death.reason, "hint": _rerun(recipe, case, outcome)}
+    if outcome.kind == "inputs":
+        error = outcome.reply["error"]
+        return _error("inputs", f"the inputs cannot be made: {error['message']}", str(case.position))
+    expected = case.raises if case.raises and case.raises.expected_in(outcome.mode) else None
+    if outcome.kind == "raised":
+        return _judge_raised(recipe, outcome, expected, golden)
+    if expected:
+        return _error("output", f"expected {describe_raises(expected)}, and nothing was raised", str(case.position))
+    return _judge_values(recipe, case, outcome, golden, eager, environment)
+
+
+def _error(kind: str, reason: str, hint: str = "") -> dict[str, Any]:
+    return {
+        "status": Status.ERROR,
+        "reason": reason,
+        "hint": hint,
+        "findings": [{"kind": kind, "message": reason}],
+        "error": reason,
+    }
+
+
+def _rerun(recipe: Recipe, case: Case, outcome: Outcome) -> str:
+    return f"jaxcheck run {shlex.quote(check_id(recipe.name, case.name, outcome.mode))} -v"
+
+
+def describe_raises(raises: Raises) -> str:
+    return " or ".join(raises.types) + (f" matching {raises.match!r}" if raises.match else "")
+
+
+def _judge_raised(recipe: Recipe, outcome: Outcome, expected: Raises | None, golden: GoldenView) -> dict[str, Any]:
+    """An exception: the expected one passes, by class (bases count) and by pattern (re.search)."""
+    error = outcome.reply["error"]
+    first_line = (error["message"].splitlines() or [""])[0]
+    said = f"{error['type']}: {first_line}"
+    where = f" at {error['where']}" if error["where"] else ""
+    if expected is None:
+        return _error("output", f"{said}{where}", _error_hint(error["bases"])) | {"error": error["traceback"]}
+    if not set(expected.types) & set(error["bases"]):
+        return _error("output", f"expected {describe_raises(expected)}, got {said}{where}") | {"error": error["traceback"]}
+    if expected.match and not re.search(expected.match, error["message"], re.DOTALL):
+        return _error("output", f"{error['type']} as expected, but its message does not match {expected.match!r}: {said}") | {
+            "error": error["traceback"]
+        }
+    if golden.state != "present":
+        return _without_golden(golden, [])
+    notes = []
+    record = golden.case.error if golden.case else None
+    if record and outcome.mode == recipe.golden and (record.type, record.message) != (error["type"], error["message"]):
+        notes.append(f"the error was {record.type}: {(record.message.splitlines() or [''])[0]}")
+    return {"status": Status.PASS, "error": said, "notes": notes}
+
+
+def _error_hint(bases: Sequence[str]) -> str:
+    if "UnexpectedTracerError" in bases:
+        return "the kernel kept a traced value from an earlier call (in a global, a list, self): return it instead"
+    if "ConcretizationTypeError" in bases or "NonConcreteBooleanIndexError" in bases:
+        return "a Python decision depends on a traced value: name that argument under `static:`, or use jax.lax.cond / jnp.where"
+    return ""
+
+
+def _without_golden(golden: GoldenView, findings: Sequence[Finding]) -> dict[str, Any]:
+    status = {"missing": Status.MISSING, "stale": Status.STALE, "damaged": Status.ERROR}[golden.state]
+    also = "; also: " + _summary(findings) if findings else ""
+    found = [*findings, *([Finding(kind="golden", message=golden.reason)] if golden.state == "damaged" else [])]
+    return {"status": status, "reason": golden.reason + also, "hint": golden.hint, "findings": found}
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    shown = "; ".join(finding.message for finding in findings[:REASONS_SHOWN])
+    more = len(findings) - REASONS_SHOWN
+    return shown + (f"; and {more} more" if more > 0 else "")
+
+
+def _judge_values(
+    recipe: Recipe, case: Case, outcome: Outcome, golden: GoldenView, eager: Tree | None, environment: Environment
+) -> dict[str, Any]:
+    assert outcome.outputs is not None
+    comparison = Comparison(recipe, environment.backend)
+    findings = [*_disturbances(outcome), *_nonfinite(recipe, case, outcome.outputs)]
+    leaves: tuple[LeafResult, ...] = ()
+    notes: list[str] = []
+    if golden.state == "present" and golden.case is not None and golden.case.outputs is not None:
+        moved, leaves = comparison.trees("golden", golden.case.outputs, outcome.outputs, "differs from the golden")
+        if moved:
+            notes += environment_notes(golden.case.blessing.environment, environment)
+        findings += moved
+    against: dict[Against, tuple[LeafResult, ...]] = {}
+    if eager is not None and outcome.mode != "eager":
+        apart, pairs = comparison.trees("modes", eager, outcome.outputs, f"{outcome.mode} disagrees with eager", "eager")
+        findings += apart
+        if any(leaf.bit_equal < leaf.size for leaf in pairs):
+            against["eager"] = pairs
+    if outcome.reference is not None:
+        wrong, pairs = comparison.with_reference(outcome.reference, outcome.outputs)
+        findings += wrong
+        against["reference"] = pairs
+    facts = {
+        "leaves": leaves,
+        "against": against,
+        "notes": notes,
+        "drifted": any(leaf.bit_equal < leaf.size for leaf in leaves),
+    }
+    if golden.state != "present":
+        return facts | _without_golden(golden, findings)
+    reason = "; ".join([*notes, _summary(findings)]) if findings else ""
+    status = Status.FAIL if findings else Status.PASS
+    if any(finding.kind in ("tolerance", "inputs") for finding in findings):
+        status = Status.ERROR
+    return facts | {"status": status, "reason": reason, "findings": findings, "hint": _fail_hint(recipe, case, findings)}
+
+
+def _fail_hint(recipe: Recipe, case: Case, findings: Sequence[Finding]) -> str:
+    if any(finding.kind == "golden" for finding in findings):
+        return f"jaxcheck diff {shlex.quote(f'{recipe.name}::{case.name}')}"
+    return ""
+
+
+def _disturbances(outcome: Outcome) -> list[Finding]:
+    """What a kernel must not do, and what its recipe says of it."""
+    reply = outcome.reply
+    found = [Finding(kind="mutation", message=f"the kernel changed its argument {name}") for name in reply["mutated"]]
+    for name, (old, new) in reply["changes"].items():
+        found.append(Finding(kind="config", message=f"the kernel changed {name}: {old!r} -> {new!r} (put back)"))
+    for violation in reply["violations"]:
+        text = f"property {violation['property'].partition(':')[2]} does not hold: {violation['message']}"
+        found.append(Finding(kind="property", message=text))
+    if reply.get("reference_error"):
+        found.append(Finding(kind="reference", message=f"the reference failed: {reply['reference_error']}"))
+    return found
+
+
+def _nonfinite(recipe: Recipe, case: Case, outputs: Tree) -> list[Finding]:
+    found = []
+    for leaf in outputs.leaves:
+        rule = recipe.outputs.get(leaf.path)
+        allowed = case.nonfinite if rule is None or rule.nonfinite is None else rule.nonfinite
+        if allowed or leaf.impl is not None:
+            continue
+        if (first := first_nonfinite(leaf.array())) is not None:
+            index, value = first
+            text = f"{value} at {list(index)} of {leaf.path} (`nonfinite: allow`, if it is meant)"
+            found.append(Finding(kind="nonfinite", message=text))
+    return found
+
+
+def environment_notes(blessed: Mapping[str, Any], now: Environment) -> list[str]:
+    """Settings that move every random draw or every float: said before a thousand elements are listed."""
+    notes = []
+    prng = {"prng_impl": now.prng_impl, "threefry_partitionable": now.threefry_partitionable}
+    for name, value in prng.items():
+        if name in blessed and blessed[name] != value:
+            notes.append(f"PRNG configuration differs from the golden's: {name} {blessed[name]} -> {value}")
+    if blessed.get("x64", now.x64) != now.x64:
+        notes.append(f"x64 differs from the golden's: {blessed['x64']} -> {now.x64}")
+    if blessed.get("backend", now.backend) != now.backend:
+        notes.append(f"the golden was made on {blessed['backend']}, this is {now.backend}")
+    if blessed.get("matmul_precision", now.matmul_precision) != now.matmul_precision:
+        notes.append(f"matmul precision differs from the golden's: {blessed['matmul_precision']} -> {now.matmul_precision}")
+    return notes
+
+
+class Comparison:
+    """Trees compared leaf by leaf under a recipe's tolerances."""
+
+    def __init__(self, recipe: Recipe, backend: str) -> None:
+        self.recipe = recipe
+        self.backend = backend
+
+    def trees(
+        self, kind: Literal["golden", "modes"], expected: Tree, actual: Tree, words: str, against: str = "golden"
+    ) -> tuple[list[Finding], tuple[LeafResult, ...]]:
+        """Structure, then every leaf: findings for what is beyond, and statistics for all."""
+        difference = describe_difference(expected.structure, actual.structure)
+        if difference:
+            return [Finding(kind=kind, message=f"{words}: structure: {difference}")], ()
+        findings, leaves = [], []
+        for theirs, mine in zip(expected.leaves, actual.leaves, strict=True):
+            leaf = self._leaf(theirs, mine, against)
+            if isinstance(leaf, Finding):
+                findings.append(leaf)
+                continue
+            leaves.append(leaf)
+            if leaf.reason:
+                findings.append(Finding(kind=kind, message=f"{words}: {mine.path}: {leaf.reason}"))
+        return findings, tuple(leaves)
+
+    def _leaf(self, expected: Leaf, actual: Leaf, against: str) -> LeafResult | Finding:
+        signature = signature_difference(expected, actual, against=against)
+        if signature:
+            return self._other_signature(actual, signature)
+        tolerance = self.recipe.tolerance(actual.path, actual.dtype, self.backend)
+        if tolerance is None:
+            return self._no_tolerance(actual)
+        comparator = self._comparator(actual.path)
+        arrays = expected.array(), actual.array()
+        return compare_leaf(actual.path, actual.dtype, *arrays, tolerance, comparator, against=against)
+
+    def _comparator(self, path: str) -> str:
+        rule = self.recipe.outputs.get(path)
+        return rule.comparator if rule else "allclose"
+
+    def _no_tolerance(self, leaf: Leaf) -> Finding:
+        where = self.recipe.locate("tolerance")
+        text = f"{where}: no tolerance for {leaf.dtype}, the dtype of {leaf.path} (add `{leaf.dtype}: {{rtol: …, atol: …}}`)"
+        return Finding(kind="tolerance", message=text)
+
+    def _other_signature(self, leaf: Leaf, reason: str) -> LeafResult:
+        size = int(np.prod(leaf.shape, dtype=np.int64))
+        return LeafResult(
+            path=leaf.path,
+            dtype=leaf.dtype,
+            shape=leaf.shape,
+            size=size,
+            bit_equal=0,
+            mismatched=max(size, 1),
+            nonfinite=0,
+            violation_ratio=np.inf,
+            max_abs=np.inf,
+            max_rel=np.inf,
+            max_ulp=np.inf,
+            tolerance=ToleranceUsed(rtol=0, atol=0, source="exact: signature"),
+            reason=reason,
+        )
+
+    def with_reference(self, reference: Tree, actual: Tree) -> tuple[list[Finding], tuple[LeafResult, ...]]:
+        """The leaves that the reference has a formula for, compared in its precision."""
+        outputs = {leaf.path: leaf for leaf in actual.leaves}
+        findings, leaves = [], []
+        for theirs in reference.leaves:
+            mine = outputs.get(theirs.path)
+            if mine is None or mine.shape != theirs.shape:
+                has = f"{theirs.path} of shape {list(theirs.shape)}"
+                instead = f"of shape {list(mine.shape)}" if mine else f"only {', '.join(outputs) or 'no leaf'}"
+                text = f"the reference gives {has}, the kernel {instead}"
+                findings.append(Finding(kind="reference", message=text))
+                continue
+            tolerance = self.recipe.tolerance(mine.path, mine.dtype, self.backend)
+            if tolerance is None:
+                findings.append(self._no_tolerance(mine))
+                continue
+            expected = theirs.array()
+            computed = mine.array().astype(expected.dtype)
+            leaf = compare_leaf(mine.path, mine.dtype, expected, computed, tolerance, against="reference")
+            leaves.append(leaf)
+            if leaf.reason:
+                findings.append(Finding(kind="reference", message=f"differs from the reference: {mine.path}: {leaf.reason}"))
+        return findings, tuple(leaves)

@@ -1,0 +1,231 @@
+"""A worker process and its private channel: requests with a time limit, and a name for every way it can die."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TAIL_BYTES = 16_384
+STACK_SECONDS = 0.5
+READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a worker must be started with; checks that need the same share a process."""
+
+    env: tuple[tuple[str, str], ...] = ()
+    devices: int | None = None
+    x64: bool = False
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker that did not answer: `kind` is crash or timeout, `reason` says how it went."""
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How workers are started: interpreter, backend (None: what JAX picks), folders of the user's modules."""
+
+    python: str = sys.executable
+    backend: str | None = None
+    paths: tuple[str, ...] = ()
+
+    def environment(self, needs: Needs) -> dict[str, str]:
+        env = dict(os.environ)
+        # A GPU's memory is shared with other processes here: JAX would take three quarters of it at the first operation.
+        env.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        if self.backend == "cpu":
+            env["JAX_PLATFORMS"] = "cpu"
+        elif self.backend is not None:
+            env.pop("JAX_PLATFORMS", None)
+        env.update(needs.env)
+        return env
+
+
+class Tail:
+    """The last bytes of a stream."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._bytes += data
+        del self._bytes[:-TAIL_BYTES]
+
+    def take(self) -> str:
+        text = self._bytes.decode("utf-8", "replace")
+        self._bytes.clear()
+        return text
+
+
+class WorkerProcess:
+    """One process in a session of its own, so that killing it takes along what its kernels started."""
+
+    def __init__(self, launch: Launch, needs: Needs) -> None:
+        requests, self._requests = os.pipe()
+        self._replies, replies = os.pipe()
+        command = [launch.python, "-P", "-m", "jaxcheck.worker", str(requests), str(replies)]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=launch.environment(needs),
+                pass_fds=(requests, replies),
+                start_new_session=True,
+            )
+        finally:
+            os.close(requests)
+            os.close(replies)
+        self.stdout, self.stderr = Tail(), Tail()
+        self._pending = bytearray()
+        self._selector = selectors.DefaultSelector()
+        self._exit = _exit_descriptor(self._process.pid)
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._streams = {self._process.stdout.fileno(): self.stdout, self._process.stderr.fileno(): self.stderr}
+        for descriptor in [self._replies, *self._streams, *([self._exit] if self._exit is not None else [])]:
+            if descriptor != self._exit:
+                os.set_blocking(descriptor, False)
+            self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any] | Death:
+        """The reply to one request, or how the worker died of it; a worker that is late is killed with its group."""
+        self.send(message)
+        return self.receive(timeout)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        line = memoryview(json.dumps(message).encode() + b"\n")
+        try:
+            while line:
+                line = line[os.write(self._requests, line) :]
+        except BrokenPipeError:
+            return  # dead: `receive` finds out how
+
+    def receive(self, timeout: float) -> dict[str, Any] | Death:
+        deadline = time.monotonic() + timeout
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return self._late(timeout)
+            ended = self._read(min(remaining, 1.0))
+            if b"\n" in self._pending:
+                self._read(0)  # what the kernel printed before it answered
+                return self._take_reply()
+            if ended or self._process.poll() is not None:
+                return self._died()
+
+    def _read(self, wait: float) -> bool:
+        """Takes in what there is; True once the worker's end of the channel is gone."""
+        ended = False
+        for key, _ in self._selector.select(wait):
+            if key.fd == self._exit:
+                ended = True
+                continue
+            data = _read_available(key.fd)
+            if data is None:
+                self._selector.unregister(key.fd)
+                ended |= key.fd == self._replies
+            elif key.fd == self._replies:
+                self._pending += data
+            else:
+                self._streams[key.fd].feed(data)
+        return ended
+
+    def _take_reply(self) -> dict[str, Any] | Death:
+        line, _, rest = self._pending.partition(b"\n")
+        self._pending = bytearray(rest)
+        try:
+            reply = json.loads(line)
+        except ValueError:
+            reply = None
+        if isinstance(reply, dict):
+            return reply
+        self.kill()
+        return Death("crash", "something other than the worker wrote into its private channel")
+
+    def _late(self, timeout: float) -> Death:
+        os.kill(self._process.pid, signal.SIGUSR1)  # the worker prints where it stands
+        end = time.monotonic() + STACK_SECONDS
+        while time.monotonic() < end and self._process.poll() is None:
+            self._read(max(0.0, end - time.monotonic()))
+        self.kill()
+        return Death("timeout", f"no answer within {timeout:g} s; the worker was killed")
+
+    def _died(self) -> Death:
+        try:
+            code = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return Death("crash", "the worker closed its channel and went on; it was killed")
+        for _ in range(64):  # the last words
+            self._read(0)
+        self.kill()
+        return Death("crash", exit_reason(code))
+
+    def kill(self) -> None:
+        """Kills the process group and closes everything; safe to call twice and from another thread."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Lets an idle worker go: at the end of its requests it exits by itself."""
+        os.close(self._requests)
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            pass
+        self.kill()
+        self._selector.close()
+        os.close(self._replies)
+        if self._exit is not None:
+            os.close(self._exit)
+        for stream in (self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def exit_reason(code: int) -> str:
+    """An exit status in words."""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = "unknown signal"
+        return f"the worker was killed by signal {-code} ({name})"
+    return f"the worker exited with status {code} in the middle of the check"
+
+
+def _exit_descriptor(pid: int) -> int | None:
+    """Becomes readable when the process ends, even if a child of it holds the pipes open (Linux)."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _read_available(descriptor: int) -> bytes | None:
+    """Bytes that are there, or None at the end."""
+    try:
+        return os.read(descriptor, READ_BYTES) or None
+    except BlockingIOError:
+        return b""
+    except OSError:
+        return None

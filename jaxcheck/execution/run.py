@@ -1,0 +1,229 @@
+"""A whole run: recipes shared out over workers, results gathered in the order of the registry."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jaxcheck
+from jaxcheck.errors import Unavailable
+from jaxcheck.execution.conduct import Assignment, Conducted, conduct, without_worker
+from jaxcheck.execution.process import Launch, Needs, WorkerProcess
+from jaxcheck.execution.session import Interrupted, Session
+from jaxcheck.execution.state import State
+from jaxcheck.goldens.store import GoldenStore
+from jaxcheck.registry.model import Recipe, Registry
+from jaxcheck.registry.select import Selection, selected_recipes
+from jaxcheck.results import CheckResult, Environment, Run, Status, totals
+
+KNOWN_BACKENDS = ("cpu", "gpu", "tpu")
+CHECKS_A_WORKER = 24
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run is asked for, apart from the selection."""
+
+    backend: str | None = None
+    jobs: int | None = None
+    timeout: float | None = None
+    all_modes: bool = False
+    keep_all: bool = False
+    command: str = ""
+    report: Callable[[CheckResult], None] = field(default=lambda result: None)
+
+
+def needs_of(recipe: Recipe) -> Needs:
+    """x64, virtual devices and environment variables cannot change once JAX has started."""
+    x64 = bool(recipe.config.get("enable_x64", recipe.config.get("jax_enable_x64", False)))
+    return Needs(tuple(sorted(recipe.env.items())), recipe.devices, x64)
+
+
+def launch_for(registry: Registry, backend: str | None) -> Launch:
+    """Workers import the user's modules from the registry's folder and from the current one."""
+    paths = dict.fromkeys([str(Path(registry.root).resolve()), os.getcwd()])
+    return Launch(backend=backend, paths=tuple(paths))
+
+
+def execute(
+    registry: Registry,
+    selection: Selection,
+    goldens: GoldenStore,
+    state: State,
+    options: Options,
+    spare: WorkerProcess | None = None,
+) -> Run:
+    """Runs everything selected. Ctrl-C gives the part that was done (`interrupted`); it is the caller's to save.
+
+    `spare` is a worker started early, for recipes that need nothing special.
+    Raises Unavailable where the backend asked for is not there.
+    """
+    recipes = selected_recipes(registry, selection)
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    clock = time.monotonic()
+    with state.scratch() as scratch, ThreadPoolExecutor(1, "judge") as judges:
+        work = Assignment(
+            registry=registry,
+            selection=selection,
+            goldens=goldens,
+            candidates=GoldenStore(state.candidates),
+            scratch=scratch,
+            judges=judges,
+            timeout=options.timeout,
+            all_modes=options.all_modes,
+            keep_all=options.keep_all,
+            report=options.report,
+        )
+        crew = Crew(work, launch_for(registry, options.backend), recipes, spare)
+        crew.run(options.jobs or default_jobs(recipes))
+    results = _in_order(recipes, crew.conducted)
+    environment = crew.environment
+    return Run(
+        jaxcheck=jaxcheck.__version__,
+        command=options.command,
+        started=started,
+        seconds=time.monotonic() - clock,
+        registry=registry.path,
+        registry_digest=registry.digest,
+        goldens=str(goldens.folder),
+        backend=options.backend,
+        sources={path: digest for done in crew.conducted.values() for path, digest in done.sources.items()},
+        environment=environment,
+        not_verified=not_verified(environment, crew.backends),
+        interrupted=crew.interrupted,
+        damaged_goldens=tuple(text for done in crew.conducted.values() for text in done.damaged),
+        totals=totals(results),
+        results=tuple(results),
+    )
+
+
+def default_jobs(recipes: Sequence[Recipe]) -> int:
+    """A second worker pays for its start (importing JAX) only when there is enough to do."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    checks = sum(max(len(recipe.cases), 4) * len(recipe.modes) for recipe in recipes)
+    return max(1, min(cores, checks // CHECKS_A_WORKER))
+
+
+def _in_order(recipes: Sequence[Recipe], conducted: dict[str, Conducted]) -> list[CheckResult]:
+    return [result for recipe in recipes if recipe.name in conducted for result in conducted[recipe.name].results]
+
+
+def not_verified(environment: Environment | None, present: Sequence[str]) -> dict[str, str]:
+    """Every backend that this run says nothing about, and why."""
+    if environment is None:
+        return {name: "no worker ran" for name in KNOWN_BACKENDS}
+    reasons = {}
+    for name in dict.fromkeys([*KNOWN_BACKENDS, *present]):
+        if name != environment.backend:
+            reasons[name] = f"present, not selected (--backend {name})" if name in present else "not available here"
+    return reasons
+
+
+class Crew:
+    """Threads that each keep one worker, and take recipes until there are none."""
+
+    def __init__(
+        self, work: Assignment, launch: Launch, recipes: Sequence[Recipe], spare: WorkerProcess | None
+    ) -> None:
+        self._work, self._launch, self._spare = work, launch, spare
+        self._waiting = list(recipes)
+        self._lock = threading.Lock()
+        self._sessions: list[Session] = []
+        self._events: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._stopping = False
+        self.conducted: dict[str, Conducted] = {}
+        self.environment: Environment | None = None
+        self.backends: list[str] = []
+        self.interrupted = False
+
+    def run(self, jobs: int) -> None:
+        threads = [threading.Thread(target=self._member, name=f"worker-{n}", daemon=True) for n in range(jobs)]
+        for thread in threads:
+            thread.start()
+        failure: BaseException | None = None
+        try:
+            for _ in threads:
+                failure = failure or self._events.get()
+                if failure:
+                    break
+        except KeyboardInterrupt:
+            self.interrupted = True
+        if failure or self.interrupted:
+            self._stop()
+        for thread in threads:
+            thread.join()
+        if self._spare is not None:
+            self._spare.kill()
+        if failure:
+            raise failure
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._stopping = True
+            self._waiting.clear()
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.stop()
+
+    def _member(self) -> None:
+        session: Session | None = None
+        needs: Needs | None = None
+        failure: BaseException | None = None
+        try:
+            while (recipe := self._take(needs)) is not None:
+                if session is None or needs_of(recipe) != needs:
+                    if session is not None:
+                        session.close()
+                    needs = needs_of(recipe)
+                    session = self._session(needs)
+                self._conduct(recipe, session, needs)
+        except Interrupted:
+            pass
+        except BaseException as error:  # handed to the main thread, which raises it
+            failure = error
+        finally:
+            if session is not None:
+                session.close()
+            self._events.put(failure)
+
+    def _take(self, needs: Needs | None) -> Recipe | None:
+        """The next recipe, one for the worker that runs already if there is one."""
+        with self._lock:
+            same = next((recipe for recipe in self._waiting if needs_of(recipe) == needs), None)
+            recipe = same or next(iter(self._waiting), None)
+            if recipe is not None:
+                self._waiting.remove(recipe)
+            return recipe
+
+    def _session(self, needs: Needs) -> Session:
+        with self._lock:
+            if self._stopping:
+                raise Interrupted
+            spare = None
+            if needs == Needs():
+                spare, self._spare = self._spare, None
+            session = Session(self._launch, needs, spare)
+            self._sessions.append(session)
+            return session
+
+    def _conduct(self, recipe: Recipe, session: Session, needs: Needs) -> None:
+        try:
+            done = conduct(self._work, recipe, session)
+        except Unavailable as error:
+            if not needs.env:
+                raise
+            # An `env:` that keeps JAX from starting costs the recipes that ask for it, nothing else.
+            reason = f"{recipe.locate('env')}: with this env: {error}"
+            done = Conducted(tuple(without_worker(self._work, recipe, Status.ERROR, reason)), {})
+        with self._lock:
+            self.conducted[recipe.name] = done
+            if session.environment is not None and (self.environment is None or needs == Needs()):
+                self.environment, self.backends = session.environment, session.backends
+

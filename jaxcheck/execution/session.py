@@ -1,0 +1,125 @@
+"""A worker that comes back: after a crash, a hang or an exit the next request finds a fresh process."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from jaxcheck.errors import Unavailable
+from jaxcheck.execution.process import Death, Launch, Needs, WorkerProcess
+from jaxcheck.results import Environment
+
+START_SECONDS = 300.0
+INSTALL = {
+    "gpu": "pip install -U 'jax[cuda13]' (NVIDIA) or see JAX's installation page for AMD",
+    "cuda": "pip install -U 'jax[cuda13]'",
+    "rocm": "see JAX's installation page for AMD",
+    "tpu": "pip install -U 'jax[tpu]' on a TPU VM",
+}
+
+
+class Interrupted(Exception):
+    """The run is being stopped: nothing more is to be started."""
+
+
+class Session:
+    """Starts a worker when one is needed. `environment` is known once one has started."""
+
+    def __init__(self, launch: Launch, needs: Needs, worker: WorkerProcess | None = None) -> None:
+        self._launch, self._needs = launch, needs
+        self._worker = worker
+        self._started = False
+        self._lock = threading.Lock()
+        self._stopped = False
+        self.generation = 0
+        self.environment: Environment | None = None
+        self.backends: list[str] = []
+
+    def start(self) -> None:
+        """Makes sure that a worker runs; Unavailable where the backend, or JAX itself, does not start."""
+        if self._worker is not None and self._started:
+            return
+        with self._lock:
+            if self._stopped:
+                raise Interrupted
+            self._worker = self._worker or WorkerProcess(self._launch, self._needs)
+        self._started = True
+        self.generation += 1
+        request = {
+            "op": "start",
+            "backend": self._launch.backend,
+            "devices": self._needs.devices,
+            "x64": self._needs.x64,
+            "paths": list(self._launch.paths),
+        }
+        reply = self.request(request, START_SECONDS)
+        if isinstance(reply, Death):
+            raise Unavailable(
+                f"the worker ({self._launch.python}) did not start: {reply.reason}{self._last_words}",
+                hint="jaxcheck doctor",
+            )
+        if "unavailable" in reply:
+            self.drop()
+            raise unavailable(reply)
+        self.environment = Environment.model_validate(reply["environment"])
+        self.backends = reply["backends"]
+
+    def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any] | Death:
+        """One request to the running worker. After a death the next `start` makes a new one."""
+        worker = self._worker
+        if worker is None:
+            raise Interrupted
+        reply = worker.request(message, timeout)
+        if isinstance(reply, Death):
+            self._last_words = "\n" + worker.stderr.take().strip()
+            self._last_output = worker.stdout.take()
+            self.drop()
+            if self._stopped:
+                raise Interrupted
+        return reply
+
+    def output(self) -> tuple[str, str]:
+        """(stdout, stderr) since the last call: what kernels printed, or a dead worker's last words."""
+        if self._worker is None:
+            return self._last_output, self._last_words.strip()
+        return self._worker.stdout.take(), self._worker.stderr.take()
+
+    def drop(self) -> None:
+        with self._lock:
+            worker, self._worker, self._started = self._worker, None, False
+        if worker is not None:
+            worker.kill()
+            worker.close()
+
+    def stop(self) -> None:
+        """From another thread: kills the worker and lets no new one start."""
+        with self._lock:
+            self._stopped = True
+            worker = self._worker
+        if worker is not None:
+            worker.kill()
+
+    def close(self) -> None:
+        with self._lock:
+            worker, self._worker, self._started = self._worker, None, False
+        if worker is not None:
+            with contextlib.suppress(OSError):
+                worker.close()
+
+    _last_words = ""
+    _last_output = ""
+
+
+def unavailable(reply: Mapping[str, Any]) -> Unavailable:
+    """What is missing, what there is instead, and how to get what is missing."""
+    backend, present = reply["backend"], reply["backends"]
+    if backend is None:
+        return Unavailable(f"JAX does not start here: {reply['unavailable']}", hint="jaxcheck doctor")
+    there = ", ".join(present) or "none"
+    install = INSTALL.get(backend, "install the JAX plugin of that platform")
+    return Unavailable(
+        f"backend {backend!r} is not available here: {reply['unavailable']}. Backends here: {there}",
+        hint=f"to get it: {install}; or run with --backend {present[0] if present else 'cpu'}",
+    )

@@ -1,0 +1,80 @@
+"""What a run leaves behind, beside the registry: `.jaxcheck/` with the last run, candidates, and scratch space."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from jaxcheck.errors import UsageError
+from jaxcheck.results import Run
+
+
+class State:
+    """The folder `.jaxcheck/`. It ignores itself in git, and all of it can be deleted at any time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.run_file = folder / "run.json"
+        self.candidates = folder / "candidates"
+        self._scratch = folder / "scratch"
+
+    def prepare(self) -> None:
+        try:
+            self.candidates.mkdir(parents=True, exist_ok=True)
+            self._scratch.mkdir(exist_ok=True)
+            ignore = self.folder / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
+            self._sweep()
+        except OSError as error:
+            raise UsageError(
+                f"cannot write to {self.folder}: {error.strerror}",
+                hint="give a folder that can be written: --state FOLDER or JAXCHECK_STATE",
+            ) from error
+
+    def _sweep(self) -> None:
+        """Removes scratch folders of runs that were killed."""
+        for folder in self._scratch.iterdir():
+            owner = folder.name.partition("-")[0]
+            if owner.isdigit() and not _alive(int(owner)):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for the arrays of one run, gone afterwards."""
+        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._scratch))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def save(self, run: Run) -> None:
+        """Atomic: the run of before, or this one."""
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix="run-", suffix=".json")
+        with os.fdopen(handle, "w") as file:
+            file.write(run.to_json())
+        os.replace(name, self.run_file)
+
+    def last_run(self) -> Run | None:
+        try:
+            return Run.from_json(self.run_file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{self.run_file} cannot be read: {str(error).splitlines()[0]}", hint="jaxcheck run"
+            ) from error
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,110 @@
+"""What the keys of a recipe mean together: one generator of faults for each rule. To add one, add it to `RULES`.
+
+A rule passes over a recipe where a key that it looks at has a fault of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import get_args
+
+from jaxcheck.errors import Fault
+from jaxcheck.registry.model import Case, Contract, Raises, Recipe
+from jaxcheck.registry.resolve import Draft
+from jaxcheck.registry.words import did_you_mean, label, show
+
+
+def check_rules(draft: Draft) -> Iterator[Fault]:
+    for keys, rule in RULES:
+        if draft.faulty.isdisjoint(keys):
+            yield from rule(draft.recipe)
+
+
+def has_cases(recipe: Recipe) -> Iterator[Fault]:
+    if not recipe.cases and recipe.inputs is None:
+        hint = "for example cases: {standard: {args: {x: 1.0}}}"
+        yield recipe.position.fault(f"{_label(recipe)}has neither cases nor inputs", hint)
+
+
+def has_tolerance(recipe: Recipe) -> Iterator[Fault]:
+    """Nobody's default is right for every kernel: each recipe, or the defaults, must say what may move."""
+    rule = recipe.outputs.get("*")
+    covered = rule is not None and (rule.tolerance is not None or rule.comparator == "exact")
+    if not covered and not any(recipe.tolerances):
+        hint = "for example tolerance: {float32: {rtol: 1e-6, atol: 1e-6}}, here or in defaults"
+        yield recipe.position.fault(f"{_label(recipe)}tolerance is missing, here and in defaults", hint)
+
+
+def exact_needs_no_tolerance(recipe: Recipe) -> Iterator[Fault]:
+    for path, rule in recipe.outputs.items():
+        if rule.comparator == "exact" and rule.tolerance is not None:
+            where = recipe.locate("outputs", path, "tolerance")
+            yield where.fault(f"{_label(recipe, 'outputs', path)}the comparator exact takes no tolerance", "remove one")
+
+
+def golden_comes_from_a_mode(recipe: Recipe) -> Iterator[Fault]:
+    contract = recipe.golden
+    if contract != "truth" and contract not in recipe.modes:
+        where = recipe.locate("golden") if ("golden",) in recipe.where else recipe.locate("modes")
+        said = f"{_label(recipe)}golden is {contract} (what that mode gives), but modes lacks {contract}"
+        yield where.fault(said, f"modes: {', '.join(recipe.modes)}; name one of them as golden, or add {contract}")
+
+
+def factory_makes_all_arguments(recipe: Recipe) -> Iterator[Fault]:
+    for case in recipe.cases.values() if recipe.inputs else ():
+        if case.args is not None:
+            where = recipe.locate("cases", case.name, "args")
+            said = f"{_label(recipe, 'cases', case.name)}has args, but the recipe's inputs make the arguments"
+            yield where.fault(said, "remove args, or move the case into a recipe of its own")
+
+
+def raising_modes_are_run(recipe: Recipe) -> Iterator[Fault]:
+    for case, raises in _raising(recipe):
+        for index, mode in enumerate(raises.modes or ()):
+            if mode not in recipe.modes:
+                where = recipe.locate("cases", case.name, "raises", "modes", str(index))
+                of = _label(recipe, "cases", case.name, "raises", "modes", index)
+                yield where.fault(f"{of}the recipe is not run in mode {mode}", f"its modes: {', '.join(recipe.modes)}")
+
+
+def golden_exists_where_a_mode_does_not_raise(recipe: Recipe) -> Iterator[Fault]:
+    """A mode that gives values is compared with the golden: the mode that makes the golden must not raise then."""
+    for case, raises in _raising(recipe):
+        values = [mode for mode in recipe.modes if not raises.expected_in(mode)]
+        if values and recipe.golden != "truth" and raises.expected_in(recipe.golden):
+            where = recipe.locate("cases", case.name, "raises")
+            said = (
+                f"{_label(recipe, 'cases', case.name)}raises in mode {recipe.golden}, which makes the golden, "
+                f"but not in {', '.join(values)}, which need one"
+            )
+            hint = f"add {', '.join(values)} to raises.modes, or drop it from modes"
+            other = next((mode for mode in values if mode in get_args(Contract)), None)
+            yield where.fault(said, f"golden: {other}" if other else hint)
+
+
+def _raising(recipe: Recipe) -> Iterator[tuple[Case, Raises]]:
+    return ((case, case.raises) for case in recipe.cases.values() if case.raises)
+
+
+def static_names_are_arguments(recipe: Recipe) -> Iterator[Fault]:
+    given = dict.fromkeys(name for case in recipe.cases.values() for name in case.args or ())
+    for index, name in enumerate(recipe.static if given else ()):
+        if name not in given:
+            said = f"{_label(recipe, 'static', index)}no case has an argument {show(name)}"
+            yield recipe.locate("static", str(index)).fault(said, did_you_mean(name, given))
+
+
+def _label(recipe: Recipe, *keys: str | int) -> str:
+    return label("recipes", recipe.name, *keys)
+
+
+RULES: tuple[tuple[frozenset[str], Callable[[Recipe], Iterator[Fault]]], ...] = (
+    (frozenset({"cases", "inputs"}), has_cases),
+    (frozenset({"tolerance", "outputs"}), has_tolerance),
+    (frozenset({"outputs"}), exact_needs_no_tolerance),
+    (frozenset({"golden", "modes"}), golden_comes_from_a_mode),
+    (frozenset({"inputs"}), factory_makes_all_arguments),
+    (frozenset({"modes"}), raising_modes_are_run),
+    (frozenset({"golden", "modes"}), golden_exists_where_a_mode_does_not_raise),
+    (frozenset({"cases", "static", "inputs"}), static_names_are_arguments),
+)

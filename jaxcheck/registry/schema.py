@@ -1,0 +1,344 @@
+"""The registry file's form, as pydantic models: the source of its JSON Schema.
+
+Only form is checked here, each key by itself; `rules.py` checks what keys mean together. Messages are complete
+sentences about the value; `validate.py` adds the place and the words for pydantic's own errors.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
+
+from jaxcheck.registry.dtypes import DTYPES
+from jaxcheck.registry.model import COMPARATORS, MODES, Contract
+from jaxcheck.registry.words import did_you_mean, dotted_problem, name_problem, show
+
+FAULT = "jaxcheck"
+MAX_DEVICES = 1024
+MAX_SECONDS = 1_000_000  # about 11 days; waiting for more than 24 overflows the system's poll()
+_LEAF_DTYPES = (*DTYPES, "float8_e8m0fnu")
+
+
+def fault(message: str, hint: str | None = None) -> PydanticCustomError:
+    """An error in our own words; they may contain braces, which pydantic would fill in."""
+    return PydanticCustomError(FAULT, "{message}", {"message": message, "hint": hint})
+
+
+# Text with a form
+
+
+def _dotted(name: str) -> str:
+    problem = dotted_problem(name)
+    if problem:
+        raise fault(f"{show(name)} {problem[0]}", problem[1])
+    return name
+
+
+def _name(name: str) -> str:
+    problem = name_problem(name)
+    if problem:
+        raise fault(f"the name {show(name)} {problem}")
+    return name
+
+
+def _identifier(name: str) -> str:
+    if not name.isidentifier():
+        raise fault(f"{show(name)} is not the name of an argument", "a Python identifier, such as max_iterations")
+    return name
+
+
+def _environment_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise fault(f"{show(name)} is not the name of an environment variable", "letters, digits and _ only")
+    return name
+
+
+def _environment_value(text: str) -> str:
+    if "\0" in text:
+        raise fault("an environment variable cannot hold a NUL character")
+    return text
+
+
+def _config_name(name: str) -> str:
+    if name.startswith("jax_"):
+        raise fault(f"{show(name)} has the prefix jax_", f"write {name.removeprefix('jax_')}")
+    if not name.isidentifier():
+        raise fault(f"{show(name)} is not the name of a jax.config value", "for example enable_x64")
+    return name
+
+
+def _config(values: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(values.get("enable_x64", False), bool):
+        raise fault(f"enable_x64 must be true or false, not {show(values['enable_x64'])}")
+    return values
+
+
+def _config_value(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise fault(f"must be text, a number, true or false, not {show(value)}")
+    return value
+
+
+def _pattern(text: str) -> str:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise fault(f"{show(text)} is not a regular expression: {error}", "as for Python's re.search") from None
+    return text
+
+
+def _exception_name(name: str) -> str:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise fault(
+            f"{show(name)} is not the name of an exception", "for example TypeError or jax.errors.JaxRuntimeError"
+        )
+    return name
+
+
+def _versions(text: Any) -> Any:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if not isinstance(text, str):
+        raise fault(f"must be text, not {show(text)}", 'for example ">=0.11,<0.13"')
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        raise fault(f"{show(text)} is not a version specifier", 'for example ">=0.11,<0.13"') from None
+    return text
+
+
+def _package(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
+        raise fault(f"{show(name)} is not the name of a package")
+    return name
+
+
+def _leaf_path(path: str) -> str:
+    if "*" in path or path == ".":
+        return path
+    unquoted = re.search(r"\[([^\W\d]\w*)\]", path)
+    if unquoted:
+        raise fault(f"the key path {show(path)} lacks quotes", f"write \"['{unquoted[1]}']\"")
+    if not path.startswith(("[", ".")):
+        raise fault(f"{show(path)} is not a key path", "for example \"[0]['w']\", or . for an output that is one array")
+    return path
+
+
+def _known(valid: tuple[str, ...], what: str) -> AfterValidator:
+    def check(word: str) -> str:
+        if word not in valid:
+            raise fault(f"{show(word)} is not {what}", did_you_mean(word, valid))
+        return word
+
+    return AfterValidator(check)
+
+
+def _once(words: tuple[Any, ...]) -> tuple[Any, ...]:
+    twice = next((word for word in words if words.count(word) > 1), None)
+    if twice is not None:
+        raise fault(f"{show(twice)} is given twice")
+    return words
+
+
+T = TypeVar("T")
+_Several = Annotated[tuple[T, ...], Field(min_length=1), AfterValidator(_once)]
+Text = Annotated[str, Strict()]
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+Dotted = Annotated[Text, AfterValidator(_dotted)]
+Name = Annotated[Text, AfterValidator(_name)]
+Identifier = Annotated[Text, AfterValidator(_identifier)]
+Versions = Annotated[str, BeforeValidator(_versions)]
+Mode = Annotated[Text, _known(MODES, "a mode"), WithJsonSchema({"type": "string", "enum": list(MODES)})]
+Modes = _Several[Mode]
+Dtype = Annotated[Text, _known(_LEAF_DTYPES, "a dtype")]
+Comparator = Annotated[
+    Text, _known(COMPARATORS, "a comparator"), WithJsonSchema({"type": "string", "enum": list(COMPARATORS)})
+]
+LeafPath = Annotated[Text, AfterValidator(_leaf_path)]
+Package = Annotated[Text, AfterValidator(_package)]
+ExceptionName = Annotated[Text, AfterValidator(_exception_name)]
+EnvironmentName = Annotated[Text, AfterValidator(_environment_name)]
+EnvironmentValue = Annotated[Text, AfterValidator(_environment_value)]
+Env = dict[EnvironmentName, EnvironmentValue]
+ConfigName = Annotated[Text, AfterValidator(_config_name)]
+ConfigValue = Annotated[Any, AfterValidator(_config_value)]
+Config = Annotated[dict[ConfigName, ConfigValue], AfterValidator(_config)]
+Devices = Annotated[int, Strict(), Field(ge=1, le=MAX_DEVICES)]
+Nonfinite = Literal["allow", "forbid"]
+Seconds = Annotated[Number, Field(gt=0, le=MAX_SECONDS)]
+Bound = Annotated[Number, Field(ge=0)]
+
+
+def _list_or_text(value: Any) -> str:
+    return "(list)" if isinstance(value, list | tuple) else "(text)"
+
+
+def _mapping_list_or_text(value: Any) -> str:
+    return "(mapping)" if isinstance(value, dict | Block) else _list_or_text(value)
+
+
+def _uniform_or_by_dtype(value: Any) -> str:
+    uniform = isinstance(value, Uniform) or (isinstance(value, dict) and not value.keys().isdisjoint(("rtol", "atol")))
+    return "(uniform)" if uniform else "(by dtype)"
+
+
+# The alternatives of a union, as pydantic names them in the path of an error.
+ALTERNATIVES = frozenset(("(list)", "(text)", "(mapping)", "(uniform)", "(by dtype)"))
+
+
+ExceptionNames = Annotated[
+    Annotated[ExceptionName, Tag("(text)")] | Annotated[_Several[ExceptionName], Tag("(list)")],
+    Discriminator(_list_or_text),
+]
+Backends = Annotated[
+    Annotated[Name, Tag("(text)")] | Annotated[_Several[Name], Tag("(list)")],
+    Discriminator(_list_or_text),
+]
+
+
+class Block(BaseModel):
+    """A mapping with a fixed set of keys. A key without a value is a mistake, not a way to leave it out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _given(cls, value: Any) -> Any:
+        if value is None:
+            raise fault("is empty", "give it a value, or remove the key")
+        return value
+
+
+class Uniform(Block):
+    """|actual - golden| <= atol + rtol * |golden|, for every floating or complex dtype."""
+
+    rtol: Bound
+    atol: Bound
+
+
+ByDtype = Annotated[dict[Dtype, Uniform], Field(min_length=1)]
+ToleranceBlock = Annotated[
+    Annotated[Uniform, Tag("(uniform)")] | Annotated[ByDtype, Tag("(by dtype)")],
+    Discriminator(_uniform_or_by_dtype),
+]
+
+
+class OutputBlock(Block):
+    """What holds for one leaf of the output, named by its key path (`[0]['w']`, `.` for the root) or a glob (`*`)."""
+
+    tolerance: ToleranceBlock | None = None
+    comparator: Comparator = "allclose"
+    nonfinite: Nonfinite | None = None
+
+
+class BackendBlock(Block):
+    """What holds on one backend."""
+
+    tolerance: ToleranceBlock
+
+
+class RaisesBlock(Block):
+    """The exception that a case expects; `match` is searched for in its message."""
+
+    type: ExceptionNames
+    match: Annotated[Text, AfterValidator(_pattern)] | None = None
+    modes: Modes | None = None
+
+
+RaisesOrNames = Annotated[
+    Annotated[ExceptionName, Tag("(text)")]
+    | Annotated[_Several[ExceptionName], Tag("(list)")]
+    | Annotated[RaisesBlock, Tag("(mapping)")],
+    Discriminator(_mapping_list_or_text),
+]
+
+
+class WhenBlock(Block):
+    """Where a recipe applies. Versions are PEP 440 specifiers, backends are JAX's names."""
+
+    jax: Versions | None = None
+    jaxlib: Versions | None = None
+    packages: dict[Package, Versions] = Field(default_factory=dict)
+    python: Versions | None = None
+    backend: Backends | None = None
+
+
+class CaseBlock(Block):
+    """One named set of arguments, or options for a case that the recipe's `inputs` function makes."""
+
+    args: dict[Identifier, Any] | None = None
+    nonfinite: Nonfinite | None = None
+    raises: RaisesOrNames | None = None
+    timeout: Seconds | None = None
+
+
+class DefaultsBlock(Block):
+    """What recipes need not say again. A recipe's own word wins; `config`, `env` and `when` merge key by key."""
+
+    modes: Modes | None = None
+    golden: Contract | None = None
+    tolerance: ToleranceBlock | None = None
+    backends: dict[Name, BackendBlock] = Field(default_factory=dict)
+    nonfinite: Nonfinite | None = None
+    config: Config = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
+    devices: Devices | None = None
+    when: WhenBlock | None = None
+    timeout: Seconds | None = None
+
+
+class RecipeBlock(DefaultsBlock):
+    """A kernel with its cases."""
+
+    kernel: Dotted
+    description: Text = ""
+    tags: Annotated[tuple[Name, ...], AfterValidator(_once)] = ()
+    static: Annotated[tuple[Identifier, ...], AfterValidator(_once)] = ()
+    reference: Dotted | None = None
+    properties: Annotated[tuple[Dotted, ...], AfterValidator(_once)] = ()
+    inputs: Dotted | None = None
+    outputs: dict[LeafPath, OutputBlock] = Field(default_factory=dict)
+    cases: dict[Name, CaseBlock] = Field(default_factory=dict)
+
+
+class RegistryBlock(Block):
+    """A registry file."""
+
+    version: Literal[1]
+    include: Annotated[tuple[Text, ...], AfterValidator(_once)] = ()
+    defaults: DefaultsBlock = DefaultsBlock()
+    recipes: dict[Name, RecipeBlock] = Field(default_factory=dict)
+
+
+class _Generator(GenerateJsonSchema):
+    """Without `null` and its default: a key is left out, not empty."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        if schema.get("default", ...) is None:
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a registry file, for editors."""
+    return RegistryBlock.model_json_schema(schema_generator=_Generator)

@@ -1,0 +1,45 @@
+"""Plain lines about leaves, for verbs that print more than a report; and text made safe for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxcheck.results import CheckResult, LeafResult, Value
+
+
+def plain_text(text: str) -> str:
+    """Names and messages are untrusted: control and bidirectional characters are shown as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def number(value: Value) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def leaf_lines(leaf: LeafResult) -> list[str]:
+    """Two lines: how far the leaf moved in units of its tolerance, and where most."""
+    tolerance = f"rtol {leaf.tolerance.rtol:g} atol {leaf.tolerance.atol:g} ({leaf.tolerance.source})"
+    title = plain_text(f"{leaf.path}: {leaf.dtype}{list(leaf.shape)}")
+    if leaf.bit_equal == leaf.size and not leaf.reason:
+        return [f"{title}: unchanged"]
+    lines = [f"{title}: {leaf.violation_ratio:.3g} x the tolerance, {leaf.mismatched} of {leaf.size} beyond; {tolerance}"]
+    if leaf.worst is not None:
+        old, new = number(leaf.worst.golden), number(leaf.worst.actual)
+        lines.append(
+            f"    worst at {list(leaf.worst.index)}: {old} -> {new} (allowed {leaf.worst.allowed:.3g}; "
+            f"max abs {leaf.max_abs:.3g}, max rel {leaf.max_rel:.3g}, max ULP {leaf.max_ulp:.6g})"
+        )
+    elif leaf.reason:
+        lines.append("    " + plain_text(leaf.reason))
+    return lines
+
+
+def moved_lines(results: Sequence[CheckResult]) -> list[str]:
+    """Old -> new of the leaves that moved, in the mode that moved furthest."""
+    leaves: dict[str, LeafResult] = {}
+    for result in results:
+        for leaf in result.leaves:
+            if leaf.path not in leaves or leaf.violation_ratio > leaves[leaf.path].violation_ratio:
+                leaves[leaf.path] = leaf
+    moved = [leaf for leaf in leaves.values() if leaf.bit_equal < leaf.size or leaf.reason]
+    return [line for leaf in moved for line in leaf_lines(leaf)] or ["new" if not leaves else "unchanged"]

@@ -1,0 +1,216 @@
+"""The frozen result of a run: every report is a pure function of it, and JSON holds all of it.
+
+Numbers in JSON stay numbers: an infinite ratio or difference is written as the largest float64. Values of
+arrays (`Worst.golden`, `Worst.actual`) are text where JSON has no number for them: `nan`, `inf`, `-inf`, `1+2j`.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from jaxcheck.errors import Exit
+
+SCHEMA = 1
+Against = Literal["golden", "eager", "jit", "reference"]
+
+
+class Status(enum.StrEnum):
+    """How a check ended. Only `pass` is green."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    ERROR = "error"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    MISSING = "missing"
+    STALE = "stale"
+    SKIP = "skip"
+
+
+FAILURES = frozenset(Status) - {Status.PASS, Status.SKIP}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: the largest float64 stands for it, so that a ratio can always be compared."""
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return sys.float_info.max if value > 0 else -sys.float_info.max
+    return value
+
+
+Measure = Annotated[float, BeforeValidator(_finite)]
+Value = bool | int | float | str
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, allow_inf_nan=False)
+
+
+class ToleranceUsed(Model):
+    """The tolerance that a leaf was held to, and where it came from (`recipes.yaml:12:5`, `exact: int32`)."""
+
+    rtol: float
+    atol: float
+    source: str
+
+
+class Worst(Model):
+    """The element that broke its allowance most; `index` is its position in the leaf."""
+
+    index: tuple[int, ...]
+    golden: Value
+    actual: Value
+    allowed: Measure
+
+
+class Statistics(Model):
+    """How far an array moved from the one it is compared with, over all its elements.
+
+    `violation_ratio` is the largest |actual - golden| / (atol + rtol * |golden|): up to 1 passes. Differences are
+    taken in a wider type, over pairs of finite elements; `nonfinite` counts elements whose NaN or infinity does not
+    agree. `max_rel` is relative to |golden|. `max_ulp` counts representable values of the leaf's own dtype between
+    the two. `mismatched` counts elements beyond the tolerance, `bit_equal` those with the same bits.
+    """
+
+    size: int
+    bit_equal: int
+    mismatched: int
+    nonfinite: int
+    violation_ratio: Measure
+    max_abs: Measure
+    max_rel: Measure
+    max_ulp: Measure
+    worst: Worst | None = None
+    histogram: dict[str, int] = Field(default_factory=dict)
+
+
+class LeafResult(Statistics):
+    """One array of an output, compared. `reason` is set where it differs and says how."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    tolerance: ToleranceUsed
+    reason: str | None = None
+
+
+class CapturedWarning(Model):
+    """A Python warning that the kernel raised."""
+
+    category: str
+    message: str
+    file: str
+    line: int
+
+
+class Finding(Model):
+    """One thing that is wrong with a check, by kind: the brakes of `bless` ask for these."""
+
+    kind: Literal[
+        "golden", "modes", "reference", "property", "nonfinite", "mutation", "config", "inputs", "tolerance", "output"
+    ]
+    message: str
+
+
+class CheckResult(Model):
+    """One recipe x case x mode. `leaves` are compared with the golden, `against` with other modes or a reference."""
+
+    id: str
+    recipe: str
+    case: str
+    mode: str
+    status: Status
+    reason: str = ""
+    hint: str = ""
+    seconds: float = 0.0
+    trace_seconds: float | None = None
+    compile_seconds: float | None = None
+    compiles: int | None = None
+    leaves: tuple[LeafResult, ...] = ()
+    against: dict[Against, tuple[LeafResult, ...]] = Field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    golden: str | None = None
+    drifted: bool = False
+    error: str | None = None
+    device_kind: str | None = None
+    conditions: dict[str, str] = Field(default_factory=dict)
+    warnings: tuple[CapturedWarning, ...] = ()
+    notes: tuple[str, ...] = ()
+    stdout: str = ""
+    stderr: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class Environment(Model):
+    """Where the numbers were made. `config` holds every jax.config value that is not the default."""
+
+    backend: str
+    device_kind: str
+    device_count: int
+    jax: str
+    jaxlib: str
+    optax: str | None
+    numpy: str
+    python: str
+    cpu: str
+    cpu_count: int = 0
+    cpu_features: str = ""
+    platform: str = ""
+    xla_flags: str = ""
+    x64: bool = False
+    matmul_precision: str | None = None
+    prng_impl: str = ""
+    threefry_partitionable: bool = True
+    config: dict[str, Any] = Field(default_factory=dict)
+    packages: dict[str, str] = Field(default_factory=dict)
+
+
+class Run(Model):
+    """One run of a registry: what was asked for, where, and what came of every check."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    jaxcheck: str
+    command: str = ""
+    started: str = ""
+    seconds: float = 0.0
+    registry: str = ""
+    registry_digest: str = ""
+    goldens: str = ""
+    backend: str | None = None
+    sources: dict[str, str] = Field(default_factory=dict)
+    environment: Environment | None = None
+    not_verified: dict[str, str] = Field(default_factory=dict)
+    interrupted: bool = False
+    damaged_goldens: tuple[str, ...] = ()
+    totals: dict[str, int] = Field(default_factory=dict)
+    results: tuple[CheckResult, ...] = ()
+
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Run:
+        return cls.model_validate_json(text)
+
+
+def totals(results: Iterable[CheckResult]) -> dict[str, int]:
+    """How many checks ended in each status; every status is named, also those that did not occur."""
+    counts = Counter(result.status for result in results)
+    return {status.value: counts[status] for status in Status}
+
+
+def exit_code(run: Run) -> Exit:
+    """The verdict as the shell sees it: interrupted, golden file damaged, failed, nothing verified, passed."""
+    statuses = {result.status for result in run.results}
+    if run.interrupted:
+        return Exit.INTERRUPTED
+    if run.damaged_goldens:
+        return Exit.USAGE
+    if statuses & FAILURES:
+        return Exit.FAILED
+    return Exit.PASSED if Status.PASS in statuses else Exit.NOTHING_VERIFIED

@@ -1,0 +1,43 @@
+"""Entry point of a worker: `PYTHON -P -m jaxcheck.worker REQUESTS REPLIES`, two inherited file descriptors.
+
+One request, one reply, until the requests end. Standard output and error belong to the kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+
+from jaxcheck.worker.channel import Channel
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """A worker never outlives its parent, not even inside a C loop that holds the GIL (Linux only)."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
+
+
+def main() -> int:
+    die_with_parent()
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # the parent asks where a hanging kernel stands before it kills it
+    channel = Channel(int(sys.argv[1]), int(sys.argv[2]))
+
+    from jaxcheck.worker.service import Service
+
+    service = Service()
+    while (request := channel.receive()) is not None:
+        channel.send(service.answer(request))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

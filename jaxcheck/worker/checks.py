@@ -1,0 +1,147 @@
+"""One check: call the kernel in one mode, under watch, and hand everything that happened to the parent."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from jaxcheck.goldens.exchange import write_tree
+from jaxcheck.goldens.leaf import Tree
+from jaxcheck.worker import internals
+from jaxcheck.worker.inputs import Arguments
+from jaxcheck.worker.kernels import bind, describe, own_frame
+from jaxcheck.worker.modes import MODES, Call
+from jaxcheck.worker.trees import numpy_tree, tree_of, widened
+
+TRACEBACK_LINES = 25
+MESSAGE_CHARACTERS = 20_000
+
+
+def execute(
+    kernel: Call, mode: str, static: tuple[str, ...], arguments: Arguments, clock: internals.CompileClock
+) -> tuple[dict[str, Any], Any]:
+    """(what to tell the parent, the outputs or None where the kernel raised)."""
+    fresh = arguments.fresh()
+    args, kwargs = bind(kernel, fresh)
+    before = _identity(args, kwargs)
+    clock.reset()
+    start = time.perf_counter()
+    facts: dict[str, Any] = {}
+    outputs = None
+    try:
+        # Work is asynchronous: an error inside a callback surfaces only when the value is waited for.
+        outputs = jax.block_until_ready(MODES[mode](kernel, static, args, kwargs))
+        facts["outcome"] = "value"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a kernel may raise anything, SystemExit included
+        facts |= {"outcome": "raised", "error": error_facts(error)}
+    facts["seconds"] = time.perf_counter() - start
+    facts["trace_seconds"], facts["compile_seconds"] = clock.seconds["trace"], clock.seconds["compile"]
+    facts["compiles"] = clock.compiles
+    facts["mutated"] = _mutated(before, _identity(args, kwargs))
+    return facts, outputs
+
+
+def error_facts(error: BaseException) -> dict[str, Any]:
+    """Class with its bases (bare and qualified), message, the user's own line, and the end of the traceback."""
+    bases = [base for base in type(error).__mro__ if base is not object]
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    return {
+        "type": qualified(type(error)),
+        "bases": [name for base in bases for name in (base.__qualname__, qualified(base))],
+        "message": str(error)[:MESSAGE_CHARACTERS],
+        "where": own_frame(error),
+        "traceback": "\n".join(lines[-TRACEBACK_LINES:]),
+    }
+
+
+def qualified(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _identity(args: list[Any], kwargs: dict[str, Any]) -> dict[str, tuple[Any, list[int]]]:
+    """Structure and identity of every leaf: arrays are immutable, so this is all that a kernel can change."""
+    named = {f"#{position + 1}": value for position, value in enumerate(args)} | kwargs
+    return {name: (jax.tree.structure(value), [id(x) for x in jax.tree.leaves(value)]) for name, value in named.items()}
+
+
+def _mutated(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return [name for name in before if before[name] != after[name]]
+
+
+def properties_of(
+    functions: Mapping[str, Callable[..., Any]], arguments: Arguments, outputs: Any
+) -> list[dict[str, str]]:
+    """What the recipe's properties say of these outputs: nothing, or one entry for each that does not hold."""
+    violations = []
+    for name, holds in functions.items():
+        try:
+            holds(numpy_tree(arguments.fresh()), numpy_tree(outputs))
+        except Exception as error:
+            violations.append({"property": name, "message": describe(error), "class": type(error).__name__})
+    return violations
+
+
+def reference_tree(function: Callable[..., Any], arguments: Arguments) -> Tree:
+    """The reference at the same arguments, floats widened to float64."""
+    given = {name: numpy_tree(value, widened) for name, value in arguments.fresh().items()}
+    args, kwargs = bind(function, given)
+    with jax.enable_x64(True):  # the leaves are float64 and stay so
+        return tree_of(function(*args, **kwargs))
+
+
+@contextmanager
+def captured_warnings() -> Iterator[list[dict[str, Any]]]:
+    """Every warning that is raised meanwhile, also those that Python shows only once."""
+    found: list[dict[str, Any]] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield found
+    seen = set()
+    for warning in caught:
+        entry = (warning.category.__name__, str(warning.message)[:2000], warning.filename, warning.lineno)
+        if entry not in seen:
+            seen.add(entry)
+            found.append(dict(zip(("category", "message", "file", "line"), entry, strict=True)))
+
+
+@contextmanager
+def undisturbed() -> Iterator[dict[str, Any]]:
+    """Puts jax.config, the environment and the folder back after a kernel that changed them; yields what it changed."""
+    config, environ, folder = internals.config_values(), dict(os.environ), os.getcwd()
+    changes: dict[str, Any] = {}
+    try:
+        yield changes
+    finally:
+        for name, (old, new) in internals.config_changes(config).items():
+            changes[f"jax.config.{name}"] = [internals.plain(old), internals.plain(new)]
+            internals.set_config({name: old})
+        if dict(os.environ) != environ:
+            for name in environ.keys() ^ os.environ.keys() | {n for n in environ if os.environ.get(n) != environ[n]}:
+                changes[f"os.environ[{name}]"] = [environ.get(name), os.environ.get(name)]
+            os.environ.clear()
+            os.environ.update(environ)
+        if _folder() != folder:
+            changes["the current folder"] = [folder, _folder()]
+            os.chdir(folder)
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # the kernel removed it
+        return None
+
+
+def hand_over(outputs: Any, path: str) -> dict[str, Any]:
+    """Writes the outputs for the parent; an output that is no array is the kernel's error."""
+    write_tree(path, tree_of(outputs), {})
+    return {"outputs": path}

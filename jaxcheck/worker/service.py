@@ -1,0 +1,178 @@
+"""The worker's requests: one method each, named as the request is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from jaxcheck.goldens.exchange import write_tree
+from jaxcheck.goldens.golden import Golden
+from jaxcheck.worker import checks, environment, internals, program
+from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
+from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
+
+
+class Prepared:
+    """A recipe in this process: its functions found, its cases known, inputs and references made when first asked."""
+
+    def __init__(self, recipe: dict[str, Any]) -> None:
+        self.recipe = recipe
+        self.static = tuple(recipe["static"])
+        self.factory = factory_cases(recipe["inputs"]) if recipe["inputs"] else {}
+        self.kernel = resolve(recipe["kernel"])
+        self.properties = {name: resolve(name) for name in recipe["properties"]}
+        self.reference = resolve(recipe["reference"]) if recipe["reference"] else None
+        self._arguments: dict[str, Arguments] = {}
+        self._references: dict[str, str] = {}
+
+    def case_names(self) -> list[str]:
+        return list(self.factory) or list(self.recipe["cases"])
+
+    def arguments(self, case: str) -> Arguments:
+        if case not in self._arguments:
+            if self.factory:
+                self._arguments[case] = from_factory(self.factory[case], self.static)
+            else:
+                self._arguments[case] = from_registry(self.recipe["cases"][case], self.static, self.recipe["root"])
+        return self._arguments[case]
+
+    def reference_file(self, case: str, arguments: Arguments, path: str) -> str:
+        """Where the reference's outputs are: computed once a case, whatever the number of modes."""
+        if case not in self._references:
+            assert self.reference is not None
+            write_tree(path, checks.reference_tree(self.reference, arguments), {})
+            self._references[case] = path
+        return self._references[case]
+
+
+class Service:
+    def __init__(self) -> None:
+        self.clock = internals.CompileClock()
+        self.prepared: dict[str, Prepared] = {}
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        method: Callable[..., dict[str, Any]] = getattr(self, request.pop("op"))
+        return method(**request)
+
+    def start(self, backend: str | None, devices: int | None, x64: bool, paths: list[str]) -> dict[str, Any]:
+        """Starts the backend; the reply holds the environment, or why there is none."""
+        import jax
+
+        sys.path[:0] = paths
+        try:
+            if x64:
+                jax.config.update("jax_enable_x64", True)
+            if devices:
+                jax.config.update("jax_num_cpu_devices", devices)
+            if backend:
+                jax.devices(backend)
+                if jax.default_backend() != jax.devices(backend)[0].platform:
+                    return self._unavailable(f"JAX runs on {jax.default_backend()} here", backend)
+            return {"environment": environment.describe(), "backends": internals.backends()}
+        except Exception as error:  # JAX raises RuntimeError, AssertionError and others when a backend cannot start
+            return self._unavailable(describe(error), backend)
+
+    def _unavailable(self, why: str, backend: str | None) -> dict[str, Any]:
+        os.environ.pop("JAX_PLATFORMS", None)
+        try:
+            present = internals.backends()
+        except Exception:  # not even the CPU
+            present = []
+        return {"unavailable": why, "backend": backend, "backends": present}
+
+    def prepare(self, recipe: dict[str, Any]) -> dict[str, Any]:
+        """Finds the recipe's functions and cases; `faults` where a name leads nowhere or arguments do not fit."""
+        name = recipe["name"]
+        try:
+            with checks.undisturbed(), checks.captured_warnings():
+                prepared = self.prepared[name] = Prepared(recipe)
+        except BadName as error:
+            return {"faults": [[None, None, str(error)]], "cases": []}
+        faults: list[list[str | None]] = []
+        for option in recipe["config"]:
+            try:
+                internals.config_name(option)
+            except ValueError as error:
+                faults.append(["config", option, str(error)])
+        for case in prepared.case_names():
+            given = prepared.factory.get(case) or recipe["cases"].get(case) or {}
+            faults += [[case, argument, text] for argument, text in argument_faults(prepared.kernel, list(given))]
+        unknown = [case for case in recipe["cases"] if prepared.factory and case not in prepared.factory]
+        faults += [[case, None, f"the factory has no case {case!r}; it has: {', '.join(prepared.factory)}"] for case in unknown]
+        return {"faults": faults, "cases": prepared.case_names(), "sources": project_sources(recipe["root"])}
+
+    def check(self, recipe: str, case: str, mode: str, stored: str | None, folder: str) -> dict[str, Any]:
+        """One check. `stored` is the golden whose inputs are used: one of this very recipe."""
+        prepared = self.prepared[recipe]
+        with checks.undisturbed() as changes, checks.captured_warnings() as warnings:
+            reply = self._check(prepared, case, mode, stored, folder)
+        return {**reply, "warnings": warnings, "changes": changes}
+
+    def _check(self, prepared: Prepared, case: str, mode: str, stored: str | None, folder: str) -> dict[str, Any]:
+        try:
+            arguments, differ = self._inputs(prepared, case, stored)
+        except (BadName, LossyInput, TypeError, ValueError) as error:
+            return {"outcome": "inputs", "error": checks.error_facts(error)}
+        with internals.configured(prepared.recipe["config"]):
+            facts, outputs = checks.execute(prepared.kernel, mode, prepared.static, arguments, self.clock)
+            facts["inputs_differ"] = differ
+            if facts["outcome"] == "value":
+                facts |= self._judge_outputs(prepared, case, mode, arguments, outputs, folder)
+        return facts
+
+    def _inputs(self, prepared: Prepared, case: str, stored: str | None) -> tuple[Arguments, list[str]]:
+        """The golden's own inputs. Where a factory now makes others, those, and the leaves that differ."""
+        arguments = prepared.arguments(case)
+        if stored is None:
+            return arguments, []
+        with Golden.open(stored) as golden:
+            inputs = golden.case(case).inputs
+        differ = arguments.differences(inputs)
+        if differ and (prepared.factory or inputs.structure != arguments.structure):
+            return arguments, differ
+        return arguments.with_stored(inputs), []
+
+    def _judge_outputs(
+        self, prepared: Prepared, case: str, mode: str, arguments: Arguments, outputs: Any, folder: str
+    ) -> dict[str, Any]:
+        try:
+            found = checks.hand_over(outputs, os.path.join(folder, f"{mode}.npz"))
+        except Exception as error:  # an unsupported leaf, a deleted (donated) array, a full disk
+            return {"outcome": "raised", "error": checks.error_facts(error)}
+        found["violations"] = checks.properties_of(prepared.properties, arguments, outputs)
+        if prepared.reference is not None:
+            try:
+                path = os.path.join(folder, "reference.npz")
+                found["reference"] = prepared.reference_file(case, arguments, path)
+            except Exception as error:
+                found["reference_error"] = describe(error)
+        return found
+
+    def export(self, recipe: str, case: str, stored: str | None, folder: str) -> dict[str, Any]:
+        """The exported program and the inputs of a case, for a candidate golden."""
+        prepared = self.prepared[recipe]
+        try:
+            arguments, _ = self._inputs(prepared, case, stored)
+        except (BadName, LossyInput, TypeError, ValueError) as error:
+            return {"reason": describe(error)}
+        inputs = os.path.join(folder, "inputs.npz")
+        write_tree(inputs, arguments.tree(), {})
+        reply: dict[str, Any] = {"inputs": inputs, "statics": _plain_statics(arguments)}
+        with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
+            try:
+                code = program.exported(prepared.kernel, arguments)
+            except Exception as error:  # callbacks, foreign functions, a kernel that cannot be traced
+                return {**reply, "reason": describe(error)}
+        path = os.path.join(folder, "program.bin")
+        with open(path, "wb") as file:
+            file.write(code)
+        return {**reply, "program": path}
+
+
+def _plain_statics(arguments: Arguments) -> dict[str, Any]:
+    """Static and Python values as the golden's metadata holds them."""
+    python = {arguments.leaves[i].path: value for i, value in arguments.python.items()}
+    return {name: value if isinstance(value, bool | int | float | str | None) else repr(value)
+            for name, value in {**arguments.statics, **python}.items()}

@@ -1,0 +1,155 @@
+"""Measures jaxcheck against a hand-written script and pytest-regressions that do the same work.
+
+Whole processes, as a user starts them, in turns (A B C A B C ...), after one round that is not counted. A ratio is
+taken within each round, so that a slow minute of the machine touches both of its sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+PYTHON = sys.executable
+JAXCHECK = str(Path(sys.executable).with_name("jaxcheck"))
+RUN = [JAXCHECK, "run", "--quiet"]
+PEER = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_peer.py"]
+FLOOR = [PYTHON, "floor.py", "floor-goldens"]
+
+Contestants = dict[str, list[str]]
+START: Contestants = {"jaxcheck --help": [JAXCHECK, "--help"], "jaxcheck list": [JAXCHECK, "list"]}
+WORK: Contestants = {
+    "script by hand (floor)": FLOOR,
+    "pytest-regressions": PEER,
+    "jaxcheck run -j 1": [*RUN, "-j", "1"],
+    "jaxcheck run -j 2": [*RUN, "-j", "2"],
+}
+VERSIONS = ("jaxcheck", "jax", "jaxlib", "optax", "numpy", "pytest", "pytest-regressions")
+
+
+def main() -> None:
+    arguments = parse()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "work"
+        shutil.copytree(arguments.work, folder)
+        record_goldens(folder)
+        start = in_turns(START, folder, arguments.rounds)
+        work = in_turns(WORK, folder, arguments.rounds)
+    floor = next(iter(WORK))
+    rows = [row(name, seconds) for name, seconds in start.items()]
+    rows += [row(name, seconds, work[floor]) for name, seconds in work.items()]
+    result = {**circumstances(), "rounds": arguments.rounds, "rows": rows}
+    print(as_markdown(result))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    default = Path(__file__).parents[1] / "benchmark"
+    parser.add_argument("--work", type=Path, default=default, metavar="FOLDER", help="default: scripts/benchmark")
+    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="rounds that count (default: 7)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number there")
+    arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    if not (arguments.work / "recipes.yaml").is_file():
+        parser.error(f"--work: no recipes.yaml in {arguments.work}")
+    return arguments
+
+
+def record_goldens(folder: Path) -> None:
+    seconds([*FLOOR, "--record"], folder)
+    # pytest-regressions fails the test whose golden it writes, and writes one golden at a time.
+    for _ in range(2):
+        subprocess.run([*PEER, "--force-regen"], cwd=folder, env=environment(), capture_output=True, check=False)
+    seconds([JAXCHECK, "bless", "--all", "--reason", "bench"], folder)
+
+
+def in_turns(contestants: Contestants, folder: Path, rounds: int) -> dict[str, list[float]]:
+    measured: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(rounds + 1):
+        for name, command in contestants.items():
+            taken = seconds(command, folder)
+            if turn:
+                measured[name].append(taken)
+    return measured
+
+
+def seconds(command: list[str], folder: Path) -> float:
+    """The wall time of the command, which must succeed: a failing contestant did not do the work."""
+    began = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, env=environment(), text=True, capture_output=True, check=False)
+    taken = time.perf_counter() - began
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return taken
+
+
+def environment() -> dict[str, str]:
+    ours = ("JAXCHECK_", "PYTEST_")
+    return {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(ours)}
+
+
+def row(name: str, taken: list[float], floor: list[float] | None = None) -> dict[str, Any]:
+    ratios = [ours / theirs for ours, theirs in zip(taken, floor, strict=True)] if floor else []
+    return {
+        "name": name,
+        "seconds": taken,
+        "median": statistics.median(taken),
+        "median_ratio_to_floor": statistics.median(ratios) if ratios else None,
+    }
+
+
+def circumstances() -> dict[str, Any]:
+    return {
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "machine": f"{cpu_model()}, {cores()} cores, {platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {name: importlib.metadata.version(name) for name in VERSIONS},
+    }
+
+
+def cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines: Iterable[str] = cpuinfo.read_text().splitlines() if cpuinfo.exists() else ()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown CPU"
+
+
+def as_markdown(result: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    lines = [
+        f"{result['date']}; {result['machine']}; Python {result['python']}, {versions}; {result['rounds']} rounds.",
+        "",
+        "| | median, s | min to max, s | median ratio to the floor |",
+        "|---|---|---|---|",
+    ]
+    for each in result["rows"]:
+        ratio = each["median_ratio_to_floor"]
+        lines.append(
+            f"| {each['name']} | {each['median']:.3f} | {min(each['seconds']):.3f} to {max(each['seconds']):.3f} "
+            f"| {'' if ratio is None else f'{ratio:.2f}'} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxcheck.errors import GoldenError
+from jaxcheck.goldens.exchange import read_tree, write_tree
+from tests.goldens.samples import rewrite, rich_case, single
+
+
+def test_a_tree_and_what_goes_with_it_come_back(tmp_path: Path) -> None:
+    outputs = rich_case().outputs
+    assert outputs is not None
+    write_tree(tmp_path / "out.npz", outputs, {"seconds": 0.5})
+    tree, meta = read_tree(tmp_path / "out.npz")
+    (tmp_path / "out.npz").unlink()
+    assert tree == outputs
+    assert meta == {"seconds": 0.5}
+    assert tree.by_path["['w']"].array().dtype.name == "bfloat16"
+
+
+def test_leaves_may_share_a_path(tmp_path: Path) -> None:
+    twice = single(1.0).leaves[0], single(2.0).leaves[0]
+    tree = type(single(1.0))({"list": ["*", "*"]}, twice)
+    write_tree(tmp_path / "out.npz", tree, {})
+    assert read_tree(tmp_path / "out.npz")[0] == tree
+
+
+@pytest.mark.parametrize(
+    ("meta", "arrays", "message"),
+    [
+        ({"meta": {}}, {}, "is no tree of a worker: tree is missing"),
+        ({"meta": [], "tree": {}}, {}, "is no tree of a worker: meta is '\\[\\]'"),
+        ({"meta": {}, "tree": single(1.0).meta()}, {}, "lacks entries that its metadata lists: '0'"),
+        ({"meta": {}, "tree": single(1.0).meta()}, {"0": np.float64(2.0)}, "is damaged: leaf . does not match"),
+    ],
+)
+def test_what_is_no_tree_is_refused(tmp_path: Path, meta: dict[str, Any], arrays: dict[str, Any], message: str) -> None:
+    with pytest.raises(GoldenError, match=message):
+        read_tree(rewrite(tmp_path / "out.npz", meta, arrays))
