@@ -298,39 +298,41 @@ def _key(np: Any, said: Said, root: Path) -> KeySpec:
 
 
 def _npz_fits(said: Said, path: Keys, context: Context) -> Problems:
-    file, name, at = context.root / said["path"], said["name"], (*path, "path")
+    given, at = said["path"], (*path, "path")
+    file = context.root / given
     try:
-        inside = file.resolve().is_relative_to(context.root.resolve()) and not Path(said["path"]).is_absolute()
+        inside = file.resolve().is_relative_to(context.root.resolve()) and not Path(given).is_absolute()
         if not inside:
-            yield Problem(at, f"{show(said['path'])} leaves the folder of the registry", "write a path below it")
+            yield Problem(at, f"{show(given)} leaves the folder of the registry", "write a path below it")
         elif not file.is_file():
-            yield Problem(at, f"there is no file {show(said['path'])}", "paths begin at the main registry's folder")
+            yield Problem(at, f"there is no file {show(given)}", "paths begin at the main registry's folder")
         else:
-            yield from _member_problems(file, name, path)
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
-        yield Problem(at, f"{show(said['path'])} cannot be read: {error}")
+            yield from _member_problems(file, said["name"], path)
+    except ValueError:
+        yield Problem(at, f"{show(given)} is not a path")
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
+        yield Problem(at, f"{show(given)} cannot be read: {error}")
 
 
 def _member_problems(file: Path, name: str, path: Keys) -> Problems:
     import zipfile
 
-    if not zipfile.is_zipfile(file):
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = [member.removesuffix(".npy") for member in archive.namelist()]
+    except (zipfile.BadZipFile, NotImplementedError):
         yield Problem((*path, "path"), f"{file.name} is not an .npz archive", "numpy.savez writes one")
         return
-    with zipfile.ZipFile(file) as archive:
-        members = [member.removesuffix(".npy") for member in archive.namelist()]
     if name not in members:
         yield Problem((*path, "name"), f"{file.name} has no array {show(name)}", did_you_mean(name, members))
 
 
 def _npz(np: Any, said: Said, root: Path) -> Any:
-    import zipfile
-
     file, name = root / said["path"], said["name"]
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             array = archive[name]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged archive raises whatever the layer raises that notices it
         raise UsageError(f"{file}: the array {name} cannot be read: {error}") from error
     if array.dtype.kind not in "biufc":
         hint = "store numbers of NumPy's own dtypes, or make the value in a function (inputs:)"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from jaxcheck.registry.schema import (
 )
 from jaxcheck.registry.tolerance import UNIFORM
 from jaxcheck.registry.validate import Validated, validate
-from jaxcheck.registry.values import Context, check_static, check_value
+from jaxcheck.registry.values import Problem, check_static, check_value
 from jaxcheck.registry.words import label, name_problem, show
-from jaxcheck.registry.yaml_source import Keys, Node, Source
+from jaxcheck.registry.yaml_source import Keys, Node, Source, child
 
 NO_FUNCTION = "unknown:unknown"  # stands for a kernel that has a fault: such a registry is never handed out
 _ARGUMENT_DEPTH = 4  # of cases, a case, args, an argument
@@ -54,7 +55,7 @@ def resolve(source: Source, name: str, defaults: Sequence[Defaults], root: Path)
     faulty = head.faulty | {key for one in defaults for key in one.faulty if key not in data or key == "config"}
     static = _texts(data["static"]) if "static" in faulty else recipe.static
     x64 = "config" in faulty or recipe.config.get("enable_x64") is True
-    faults += _argument_faults(source, path, blocks, static, Context(root, x64))
+    faults += _argument_faults(source, path, blocks, static, partial(check_value, root=root, x64=x64))
     return Draft(recipe, faulty | {"cases"} if any(case.faults for case in cases.values()) else faulty), faults
 
 
@@ -75,13 +76,17 @@ def _name_faults(source: Source, path: Keys, cases: Mapping[str, Any]) -> Iterat
 
 
 def _argument_faults(
-    source: Source, recipe: Keys, cases: Mapping[str, Any], static: Collection[str], context: Context
+    source: Source,
+    recipe: Keys,
+    cases: Mapping[str, Any],
+    static: Collection[str],
+    check: Callable[[Any, Keys], list[Problem]],
 ) -> Iterator[Fault]:
     """Also of cases with other faults: their arguments can be looked at all the same."""
     for case, block in cases.items():
         for argument, value in _mapping(_mapping(block).get("args")).items():
             path = (*recipe, "cases", case, "args", argument)
-            problems = check_static(value, path) if argument in static else check_value(value, path, context)
+            problems = (check_static if argument in static else check)(value, path)
             for problem in problems:
                 place = (source.key if problem.at_key else source.value)(problem.path)
                 yield place.fault(f"{label(*problem.path)}{problem.message}", problem.hint)
@@ -210,7 +215,7 @@ class Places(Mapping[tuple[str, ...], Position]):
     def __getitem__(self, keys: tuple[str, ...]) -> Position:
         node: Node | None = self._node if keys else None
         for key in keys:
-            node = _child(node, key) if node else None
+            node = child(node, _step(node, key)) if node else None
         if node is None:
             raise KeyError(keys)
         is_value = node.key is None or (node.children is None and len(keys) < _ARGUMENT_DEPTH)
@@ -223,17 +228,14 @@ class Places(Mapping[tuple[str, ...], Position]):
         return sum(1 for _ in self)
 
 
-def _child(node: Node, key: str) -> Node | None:
-    if isinstance(node.children, dict):
-        return node.children.get(key)
-    items = node.children or []
-    return items[int(key)] if key.isdecimal() and int(key) < len(items) else None
+def _step(node: Node, key: str) -> str | int:
+    return int(key) if isinstance(node.children, list) and key.isdecimal() else key
 
 
 def _paths(node: Node, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     children = node.children or {}
     steps = children.items() if isinstance(children, dict) else enumerate(children)
-    for step, child in steps:
+    for step, inner in steps:
         path = (*above, str(step))
         yield path
-        yield from _paths(child, path)
+        yield from _paths(inner, path)

@@ -32,12 +32,19 @@ from jaxcheck.registry.words import did_you_mean, dotted_problem, name_problem, 
 FAULT = "jaxcheck"
 MAX_DEVICES = 1024
 MAX_SECONDS = 1_000_000  # about 11 days; waiting for more than 24 overflows the system's poll()
-_LEAF_DTYPES = (*DTYPES, "float8_e8m0fnu")
+_LEAF_DTYPES = (*DTYPES, "int1", "uint1", "float6_e2m3fn", "float6_e3m2fn", "float8_e8m0fnu")  # outputs may be more
 
 
 def fault(message: str, hint: str | None = None) -> PydanticCustomError:
     """An error in our own words; they may contain braces, which pydantic would fill in."""
     return PydanticCustomError(FAULT, "{message}", {"message": message, "hint": hint})
+
+
+def _version(given: Any) -> Any:
+    """To Python, and so to `Literal`, true and 1.0 equal 1."""
+    if type(given) is not int or given != 1:
+        raise fault(f"must be 1, not {show(given)}")
+    return given
 
 
 # Text with a form
@@ -321,7 +328,7 @@ class RecipeBlock(DefaultsBlock):
 class RegistryBlock(Block):
     """A registry file."""
 
-    version: Literal[1]
+    version: Annotated[Literal[1], BeforeValidator(_version)]
     include: Annotated[tuple[Text, ...], AfterValidator(_once)] = ()
     defaults: DefaultsBlock = DefaultsBlock()
     recipes: dict[Name, RecipeBlock] = Field(default_factory=dict)

@@ -22,7 +22,7 @@ from jaxcheck.registry.literals import (
 from jaxcheck.registry.operators import OPERATORS, KeySpec, build_operator, check_operator
 from jaxcheck.registry.words import did_you_mean, show
 
-__all__ = ["Context", "KeySpec", "Problem", "PythonValue", "build_value", "check_static", "check_value"]
+__all__ = ["KeySpec", "Problem", "PythonValue", "build_value", "check_static", "check_value"]
 
 _SEQUENCES = {"$tuple": tuple, "$list": list}
 _ALL_OPERATORS = (*OPERATORS, *_SEQUENCES, "$python")
@@ -35,9 +35,12 @@ class PythonValue:
     value: Any
 
 
-def check_value(data: Any, where: Keys, context: Context) -> list[Problem]:
-    """Every problem of an argument's value, as (path, message, hint, at_key); the paths begin with `where`."""
-    return list(_check(data, where, context))
+def check_value(data: Any, where: Keys, *, root: Path, x64: bool = False) -> list[Problem]:
+    """Every problem of an argument's value, as (path, message, hint, at_key); the paths begin with `where`.
+
+    `root` is the folder of the main registry file; with `x64`, whole numbers beyond int32 are int64.
+    """
+    return list(_check(data, where, Context(root, x64)))
 
 
 def _check(data: Any, path: Keys, context: Context) -> Problems:

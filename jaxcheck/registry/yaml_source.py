@@ -68,20 +68,21 @@ class Source:
         """The value at `path`, or the nearest one around it."""
         node = self.root
         for step in path:
-            child = _child(node, step)
-            if child is None:
+            inner = child(node, step)
+            if inner is None:
                 return node
-            node = child
+            node = inner
         return node
 
 
-def _child(node: Node, step: str | int) -> Node | None:
-    child: Node | None = None
+def child(node: Node, step: str | int) -> Node | None:
+    """The value under a key, or at an index of a list, if there is one."""
+    found: Node | None = None
     if isinstance(node.children, dict):
-        child = node.children.get(str(step))
-    elif isinstance(node.children, list) and isinstance(step, int):
-        child = node.children[step]
-    return child
+        found = node.children.get(str(step))
+    elif isinstance(node.children, list) and isinstance(step, int) and step < len(node.children):
+        found = node.children[step]
+    return found
 
 
 class _UnreadableError(Exception):
@@ -272,7 +273,7 @@ class _Builder:
     def _close(self, event: Any) -> None:
         block = self.blocks.pop()
         built = _Built(block.data, block.place, block.children, block.size, block.height + 1)
-        if block.anchor:
+        if block.anchor and self.anchors[block.anchor] is None:  # unless the block itself set the anchor again
             self.anchors[block.anchor] = built
         self._add(built)
 

@@ -39,9 +39,7 @@ def execute(
         # Work is asynchronous: an error inside a callback surfaces only when the value is waited for.
         outputs = jax.block_until_ready(MODES[mode](kernel, static, args, kwargs))
         facts["outcome"] = "value"
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a kernel may raise anything, SystemExit included
+    except BaseException as error:  # a kernel may raise anything, SystemExit and KeyboardInterrupt included
         facts |= {"outcome": "raised", "error": error_facts(error)}
     facts["seconds"] = time.perf_counter() - start
     facts["trace_seconds"], facts["compile_seconds"] = clock.seconds["trace"], clock.seconds["compile"]

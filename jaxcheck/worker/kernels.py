@@ -28,8 +28,6 @@ def resolve(name: str) -> Callable[..., Any]:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise BadName(f"no module {error.name!r} (looked for {name})") from error
         raise BadName(f"importing {module_name} failed: {describe(error)}") from error
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # a user's module may do anything while it is imported, SystemExit included
         raise BadName(f"importing {module_name} failed: {describe(error)}") from error
     for part in attribute.split("."):
@@ -58,8 +56,14 @@ def own_frame(error: BaseException) -> str:
         harness = frame.filename.startswith(HERE) and not shipped
         installed = any(part in frame.filename for part in PACKAGES) and not shipped
         if not harness and not installed:
-            return f"{frame.filename}:{frame.lineno}"
+            return f"{shortest(frame.filename)}:{frame.lineno}"
     return ""
+
+
+def shortest(path: str) -> str:
+    """Relative to the current folder where the file is below it."""
+    here = os.path.join(os.getcwd(), "")
+    return path.removeprefix(here)
 
 
 def bind(kernel: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
