@@ -1,6 +1,7 @@
 """Every shipped golden, changed in every way that matters: each change is caught, with the right status and exit code.
 
-One run for each kind of change, over all cases of all goldens at once.
+The kernels run once, in a real worker; its replies are judged again for each kind of change, over all cases of all
+goldens at once. The last tests do the same with the real command.
 """
 
 from __future__ import annotations
@@ -8,54 +9,112 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+from jaxcheck.execution.conduct import Assignment, conduct
+from jaxcheck.execution.process import Death, Launch, Needs
+from jaxcheck.execution.run import launch_for, needs_of
+from jaxcheck.execution.session import Session
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.goldens.store import GoldenStore
-from tests.harness import REPOSITORY, Done, Project
+from jaxcheck.registry.load import load_registry
+from jaxcheck.registry.model import Registry
+from jaxcheck.registry.select import Selection
+from jaxcheck.results import CheckResult, Run, exit_code
+from tests.harness import REPOSITORY, Project
 
 pytestmark = [pytest.mark.needs_jax, pytest.mark.timeout(300)]
 
 SHIPPED = REPOSITORY / "goldens"
 
 
+class Recording(Session):
+    """A real session whose replies are kept: the same request is answered without running the kernel again."""
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__(launch, Needs())
+        self._replies: dict[str, Any] = {}
+
+    def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any] | Death:
+        key = json.dumps({name: value for name, value in message.items() if name not in ("stored", "folder")})
+        if key not in self._replies:
+            self._replies[key] = super().request(message, timeout)
+        reply: dict[str, Any] | Death = self._replies[key]
+        return reply
+
+
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """The shipped registry, and one run of all of it."""
+
+    registry: Registry
+    session: Recording
+    scratch: Path
+    candidates: Path
+
+    def judged(self, goldens: GoldenStore) -> Run:
+        """What `run` would say with these goldens."""
+        with ThreadPoolExecutor(1) as judges:
+            work = Assignment(
+                self.registry, Selection(), goldens, GoldenStore(self.candidates), self.scratch, judges
+            )
+            done = [conduct(work, recipe, self.session) for recipe in self.registry.recipes.values()]
+        damaged = tuple(text for one in done for text in one.damaged)
+        return Run(jaxcheck="test", results=tuple(r for one in done for r in one.results), damaged_goldens=damaged)
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
+    folder = tmp_path_factory.mktemp("shipped")
+    (folder / "scratch").mkdir()
+    registry = load_registry(REPOSITORY / "recipes.yaml")
+    assert all(needs_of(recipe) == Needs() for recipe in registry.recipes.values()), "one session serves all"
+    session = Recording(launch_for(registry, None))
+    yield Shipped(registry, session, folder / "scratch", folder / "candidates")
+    session.close()
+
+
 @dataclasses.dataclass(frozen=True)
 class Mutated:
-    """A copy of the shipped goldens with one kind of change, and the checks that must notice."""
+    """A copy of the shipped goldens with a change, and the cases that must notice."""
 
-    project: Project
+    store: GoldenStore
     cases: frozenset[tuple[str, str]]
 
-    def run(self, registry: Path = REPOSITORY / "recipes.yaml") -> tuple[Done, dict[str, Any]]:
-        folder = self.project.folder
-        options = ("--goldens", str(folder / "goldens"), "--state", str(folder / "state"))
-        return self.project.run("--registry", str(registry), *options)
+
+def copied(folder: Path) -> GoldenStore:
+    shutil.copytree(SHIPPED, folder / "goldens")
+    return GoldenStore(folder / "goldens")
 
 
-def copied(project: Project) -> GoldenStore:
-    shutil.copytree(SHIPPED, project.folder / "goldens")
-    return GoldenStore(project.folder / "goldens")
+Change = Callable[[GoldenCase], GoldenCase | None]
 
 
-def mutate(project: Project, change: Callable[[GoldenCase], GoldenCase | None]) -> Mutated:
-    """Changes every case that the change applies to."""
-    store, touched = copied(project), set()
+def mutate(folder: Path, choose: Callable[[int], Change]) -> Mutated:
+    """Changes every case that its change applies to; `choose` gives the change by the case's number."""
+    store, touched, number = copied(folder), set(), 0
     for recipe in store.recipes():
         golden = store.load(recipe)
         assert golden is not None
+        changed = {}
         with golden:
-            cases = {name: golden.case(name, program=True) for name in golden.cases}
-        changed = {name: new for name, case in cases.items() if (new := change(case)) is not None}
+            for name in golden.cases:
+                new = choose(number)(golden.case(name, program=True))
+                number += 1
+                if new is not None:
+                    changed[name] = new
         store.update(recipe, changed)
         touched |= {(recipe, name) for name in changed}
     assert touched, "the change applies to some golden"
-    return Mutated(project, frozenset(touched))
+    return Mutated(store, frozenset(touched))
 
 
 def with_leaf(case: GoldenCase, position: int, leaf: Leaf) -> GoldenCase:
@@ -78,8 +137,8 @@ def moved(value: Any, tolerance: dict[str, Any] | None) -> Any:
         return value + 1
     wide = np.float64(value)
     allowed = tolerance["atol"] + tolerance["rtol"] * abs(wide)
-    step = max(3 * allowed, 4 * float(np.spacing(np.abs(np.asarray(value, np.float32)))))
-    return wide + step
+    representable = 4 * float(ml_dtypes.finfo(np.asarray(value).dtype).eps) * abs(wide) + 1e-30
+    return wide + max(3 * allowed, representable)
 
 
 def one_element(case: GoldenCase) -> GoldenCase | None:
@@ -193,7 +252,7 @@ def lost_leaf(case: GoldenCase) -> GoldenCase | None:
     return dataclasses.replace(case, outputs=Tree(structure, case.outputs.leaves[:-1]))
 
 
-CHANGES: dict[str, Callable[[GoldenCase], GoldenCase | None]] = {
+CHANGES: dict[str, Change] = {
     "one element": one_element,
     "first leaf": lambda case: every_leaf_somewhere(case, 0),
     "second leaf": lambda case: every_leaf_somewhere(case, 1),
@@ -208,74 +267,119 @@ CHANGES: dict[str, Callable[[GoldenCase], GoldenCase | None]] = {
 }
 
 
-@pytest.mark.parametrize("kind", CHANGES)
-def test_change_is_caught(project: Project, kind: str) -> None:
-    mutated = mutate(project, CHANGES[kind])
-    done, report = mutated.run()
-    assert done.code == 1, done
+def assert_caught(results: Sequence[CheckResult], mutated: Mutated) -> None:
+    """Every mode of every changed case fails for its golden, and nothing else does."""
     seen = set()
-    for result in report["results"]:
-        touched = (result["recipe"], result["case"]) in mutated.cases
-        assert result["status"] == ("fail" if touched else "pass"), (kind, result["id"], result["reason"])
+    for result in results:
+        raised_as_expected = result.error is not None  # in this mode the case has no values
+        touched = (result.recipe, result.case) in mutated.cases and not raised_as_expected
+        assert result.status == ("fail" if touched else "pass"), (result.id, result.reason)
         if touched:
-            seen.add((result["recipe"], result["case"]))
-            assert any(finding["kind"] == "golden" for finding in result["findings"]), result
+            seen.add((result.recipe, result.case))
+            assert any(finding.kind == "golden" for finding in result.findings), result
     assert seen == mutated.cases
 
 
-def test_deleted_goldens_are_missing(project: Project) -> None:
-    (project.folder / "goldens").mkdir()
-    done, report = Mutated(project, frozenset()).run()
-    assert done.code == 1
-    assert {result["status"] for result in report["results"]} == {"missing"}
-    assert all("jaxcheck bless" in result["hint"] for result in report["results"])
+def test_unchanged_goldens_pass(shipped: Shipped) -> None:
+    run = shipped.judged(GoldenStore(SHIPPED))
+    assert {result.status for result in run.results} == {"pass"}
+    assert exit_code(run) == 0
 
 
-def test_deleted_case_is_missing(project: Project) -> None:
-    store, gone = copied(project), set()
-    for recipe in store.recipes():
-        golden = store.load(recipe)
-        assert golden is not None
-        with golden:
-            if len(golden.cases) > 1:
-                gone.add((recipe, golden.cases[0]))
-    for recipe, case in gone:
-        store.update(recipe, {}, [case])
-    done, report = Mutated(project, frozenset(gone)).run()
-    assert done.code == 1
-    for result in report["results"]:
-        expected = "missing" if (result["recipe"], result["case"]) in gone else "pass"
-        assert result["status"] == expected, result["id"]
+@pytest.mark.parametrize("kind", CHANGES)
+def test_change_is_caught(shipped: Shipped, tmp_path: Path, kind: str) -> None:
+    mutated = mutate(tmp_path, lambda number: CHANGES[kind])
+    run = shipped.judged(mutated.store)
+    assert_caught(run.results, mutated)
+    assert exit_code(run) == 1
 
 
-def test_case_deleted_from_the_registry_is_stale(project: Project) -> None:
-    copied(project)
+def test_every_deleted_golden_is_missing(shipped: Shipped, tmp_path: Path) -> None:
+    for recipe in shipped.registry.recipes:
+        run = shipped.judged(without_golden(tmp_path / recipe, recipe))
+        for result in run.results:
+            assert result.status == ("missing" if result.recipe == recipe else "pass"), result.id
+        assert exit_code(run) == 1
+
+
+def without_golden(folder: Path, recipe: str) -> GoldenStore:
+    store = copied(folder)
+    store.path(recipe).unlink()
+    return store
+
+
+def test_every_deleted_case_is_missing(shipped: Shipped, tmp_path: Path) -> None:
+    """The first case of each golden, then the second: until no golden has so many."""
+    for position in range(max(len(recipe.cases) for recipe in shipped.registry.recipes.values())):
+        store, gone = copied(tmp_path / str(position)), set()
+        for recipe in store.recipes():
+            golden = store.load(recipe)
+            assert golden is not None
+            with golden:
+                if len(golden.cases) > position:
+                    gone.add((recipe, golden.cases[position]))
+        for recipe, case in gone:
+            store.update(recipe, {}, [case])
+        run = shipped.judged(store)
+        for result in run.results:
+            assert result.status == ("missing" if (result.recipe, result.case) in gone else "pass"), result.id
+        assert exit_code(run) == 1
+
+
+def test_content_changed_behind_the_codecs_back_is_damage(shipped: Shipped, tmp_path: Path) -> None:
+    store, damaged = copied(tmp_path), set()
+    for path in sorted(store.folder.glob("*.npz")):
+        with np.load(path, allow_pickle=False) as data:
+            arrays = {name: data[name] for name in data.files}
+        name = next((n for n in arrays if "/out/" in n and arrays[n].size and arrays[n].dtype.kind == "f"), None)
+        if name is not None:
+            arrays[name] = arrays[name] + np.float32(1)
+            np.savez(path, **arrays)
+            damaged.add(path.stem)
+    assert len(damaged) >= 10
+    run = shipped.judged(store)
+    assert {result.recipe for result in run.results if result.status == "error"} == damaged
+    assert {result.status for result in run.results} == {"error", "pass"}, "the other cases are as good as before"
+    assert len(run.damaged_goldens) == len(damaged)
+    assert exit_code(run) == 2
+
+
+def test_the_real_command_catches_a_change_in_every_golden(project: Project) -> None:
+    """Each case with the next kind of change, in one run."""
+    kinds = list(CHANGES.values())
+    first_that_applies = lambda number: lambda case: next(  # noqa: E731
+        (new for shift in range(len(kinds)) if (new := kinds[(number + shift) % len(kinds)](case)) is not None), None
+    )
+    mutated = mutate(project.folder, first_that_applies)
+    done, report = project.run(*real(project, REPOSITORY / "recipes.yaml"))
+    assert done.code == 1, done
+    assert_caught([CheckResult.model_validate(result) for result in report["results"]], mutated)
+
+
+def real(project: Project, registry: Path) -> tuple[str, ...]:
+    folder = project.folder
+    return "--registry", str(registry), "--goldens", str(folder / "goldens"), "--state", str(folder / "state")
+
+
+def test_a_case_deleted_from_the_registry_is_stale(project: Project) -> None:
+    copied(project.folder)
     text = (REPOSITORY / "recipes.yaml").read_text()
     line = next(line for line in text.splitlines() if line.startswith("      limit-reached:"))
     registry = project.write("recipes.yaml", "")
     registry.write_text(text.replace(line + "\n", ""))
-    done, report = Mutated(project, frozenset()).run(registry)
+    done, report = project.run(*real(project, registry), "newton-sqrt")
     assert done.code == 1
-    odd = [result for result in report["results"] if result["status"] != "pass"]
-    assert [(result["id"], result["status"]) for result in odd] == [("newton-sqrt::limit-reached[eager]", "stale")]
+    odd = [(result["id"], result["status"]) for result in report["results"] if result["status"] != "pass"]
+    assert odd == [("newton-sqrt::limit-reached[eager]", "stale")]
 
 
-def test_changed_bytes_are_damage(project: Project) -> None:
-    """Content changed behind the codec's back does not match its digest, in any golden."""
-    copied(project)
-    damaged = set()
-    for path in sorted((project.folder / "goldens").glob("*.npz")):
-        with np.load(path, allow_pickle=False) as data:
-            arrays = {name: data[name] for name in data.files}
-        name = next((n for n in arrays if "/out/" in n and arrays[n].size and arrays[n].dtype.kind == "f"), None)
-        if name is None:
-            continue
-        arrays[name] = arrays[name] + np.float32(1)
-        np.savez(path, **arrays)
-        damaged.add(path.stem)
-    assert len(damaged) >= 10
-    done, report = Mutated(project, frozenset()).run()
+def test_a_damaged_golden_by_the_real_command(project: Project) -> None:
+    store = copied(project.folder)
+    path = store.path("newton-sqrt")
+    path.write_bytes(path.read_bytes()[:-1000])
+    done, report = project.run(*real(project, REPOSITORY / "recipes.yaml"), "newton-sqrt", "newton-carry-dtype")
     assert done.code == 2, done
-    assert {result["recipe"] for result in report["results"] if result["status"] == "error"} == damaged
-    assert {result["status"] for result in report["results"]} == {"error", "pass"}, "the other cases are as good as before"
-    assert len(report["damaged_goldens"]) >= len(damaged)
+    assert {r["status"] for r in report["results"] if r["recipe"] == "newton-sqrt"} == {"error"}
+    assert {r["status"] for r in report["results"] if r["recipe"] == "newton-carry-dtype"} == {"pass"}
+    assert "cut short" in done.out
+    assert "git checkout" in done.out
