@@ -112,7 +112,17 @@ class Finding(Model):
     """One thing that is wrong with a check, by kind: the brakes of `bless` ask for these."""
 
     kind: Literal[
-        "golden", "modes", "reference", "property", "nonfinite", "mutation", "config", "inputs", "tolerance", "output"
+        "golden",
+        "orphan",
+        "modes",
+        "reference",
+        "property",
+        "nonfinite",
+        "mutation",
+        "config",
+        "inputs",
+        "tolerance",
+        "output",
     ]
     message: str
 

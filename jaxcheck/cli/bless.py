@@ -68,7 +68,7 @@ def bless(
     decisions = [(fact, decide(fact, everything=everything, allowed=allowed)) for fact in facts]
     blessing = blessing_of(reason or "", who, Path(project.registry.root))
     own = here if for_backend else None
-    written = promote(run, project.registry, decisions, candidates, project.goldens, blessing, own)
+    written = promote(run, decisions, candidates, project.goldens, blessing, own)
     raise typer.Exit(tell(run, decisions, written))
 
 
@@ -109,7 +109,7 @@ def run_for_blessing(
 
     if not everything:
         fresh = fresh_run(project.state.last_run(), project.registry, selection, backend)
-        if fresh is not None and fresh.results:
+        if fresh is not None and nothing_taken(project, fresh):
             print("blessing the candidates of the last run (nothing has changed since)", file=sys.stderr)
             return fresh
     with progress(project.registry, selection) as report:
@@ -131,6 +131,15 @@ def run_for_blessing(
     return run
 
 
+def nothing_taken(project: Project, run: Run) -> bool:
+    """Whether every candidate that the run left is still there: none was blessed or rejected since."""
+    from jaxcheck.execution.bless import facts_of
+
+    assert run.environment is not None
+    facts = facts_of(run, candidates_of(project), project.goldens, run.environment.backend)
+    return bool(facts) and all(fact.candidate or fact.orphan for fact in facts if fact.differs)
+
+
 def tell(run: Run, decisions: list[tuple[CaseFacts, Decision]], written: list[Path]) -> int:
     """Old -> new in units of the tolerance, then what was refused and how to insist; the exit code."""
     from jaxcheck.errors import Exit
@@ -144,6 +153,8 @@ def tell(run: Run, decisions: list[tuple[CaseFacts, Decision]], written: list[Pa
             results = [r for r in run.results if (r.recipe, r.case) == (facts.recipe, facts.case)]
             for line in moved_lines(results):
                 print(f"    {line}")
+        elif decision.action == "drop":
+            print(plain_text(f"dropped {facts.recipe}::{facts.case}: {decision.reason}"))
     for facts, decision in refused:
         print(plain_text(f"refused {facts.recipe}::{facts.case}: {decision.reason}"), file=sys.stderr)
         if decision.override:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from jaxcheck.errors import GoldenError
 from jaxcheck.execution.conduct import file_digest
@@ -21,7 +21,8 @@ from jaxcheck.registry.model import Registry
 from jaxcheck.registry.select import Selection, selected_recipes, wants
 from jaxcheck.results import CheckResult, LeafResult, Run, Status
 
-Action = Literal["bless", "keep", "refuse"]
+Action = Literal["bless", "drop", "keep", "refuse"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
 # Brakes in the order in which they are told; each is released by `--allow NAME`.
 BRAKES: Mapping[str, str] = {
     "error": "a mode raised an exception that the recipe does not expect",
@@ -47,6 +48,7 @@ class CaseFacts:
     brakes: Mapping[str, str]
     differs: bool
     candidate: bool
+    orphan: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Decision:
 
 def decide(facts: CaseFacts, *, everything: bool, allowed: Collection[str]) -> Decision:
     """The policy of `bless`: only what fails, is missing or stale (or everything), and no brake that nobody released."""
+    if facts.orphan:
+        return Decision("drop", "the registry no longer has this case")
     held = [brake for brake in BRAKES if brake in facts.brakes and brake not in allowed]
     if not (facts.differs or everything):
         if facts.statuses <= {Status.PASS, Status.SKIP}:
@@ -91,6 +95,7 @@ def facts_of(run: Run, candidates: GoldenStore, goldens: GoldenStore, backend: s
             brakes=_brakes(results, foreign[recipe]),
             differs=any(_differs(result) for result in results),
             candidate=case in held[recipe],
+            orphan=any(finding.kind == "orphan" for result in results for finding in result.findings),
         )
         for (recipe, case), results in cases.items()
     ]
@@ -153,7 +158,6 @@ class Blessed:
 
 def promote(
     run: Run,
-    registry: Registry,
     decisions: Sequence[tuple[CaseFacts, Decision]],
     candidates: GoldenStore,
     goldens: GoldenStore,
@@ -165,13 +169,12 @@ def promote(
     `backend` is given where the golden is to be that backend's own (`recipe@gpu.npz`).
     """
     written = []
-    by_recipe: dict[str, list[str]] = {}
-    for facts, decision in decisions:
-        if decision.action == "bless":
-            by_recipe.setdefault(facts.recipe, []).append(facts.case)
-    for name, cases in by_recipe.items():
+    for name in dict.fromkeys(facts.recipe for facts, _ in decisions):
+        chosen = {action: [f.case for f, d in decisions if f.recipe == name and d.action == action] for action in ACTIONS}
+        if not chosen["bless"] and not chosen["drop"]:
+            continue
         target = _target_backend(goldens, name, run, backend)
-        if _promote_recipe(registry, name, cases, candidates, goldens, blessing, target):
+        if _promote_recipe(name, chosen["bless"], chosen["drop"], candidates, goldens, blessing, target):
             written.append(goldens.path(name, target))
     return written
 
@@ -185,39 +188,28 @@ def _target_backend(goldens: GoldenStore, name: str, run: Run, backend: str | No
 
 
 def _promote_recipe(
-    registry: Registry,
     name: str,
     cases: Sequence[str],
+    dropped: Sequence[str],
     candidates: GoldenStore,
     goldens: GoldenStore,
     blessing: Blessing,
     backend: str | None,
 ) -> bool:
-    candidate = candidates.load(name)
-    assert candidate is not None
-    with candidate:
-        changes = {case: _blessed(candidate.case(case, program=True), blessing) for case in cases}
-    recipe = registry.recipes[name]
-    orphans = _orphans(goldens, name, backend, set(recipe.cases) | set(cases)) if not recipe.inputs else ()
+    changes = {}
+    if cases:
+        candidate = candidates.load(name)
+        assert candidate is not None
+        with candidate:
+            changes = {case: _blessed(candidate.case(case, program=True), blessing) for case in cases}
     try:
-        changed = goldens.update(name, changes, orphans, backend)
+        changed = goldens.update(name, changes, dropped, backend)
     except GoldenError:
         if not _damaged(goldens, name, backend):
             raise
         changed = goldens.save(name, changes, backend)  # nothing of the damaged file can be kept
     forget(candidates, name, cases)
     return changed
-
-
-def _orphans(goldens: GoldenStore, name: str, backend: str | None, known: Collection[str]) -> tuple[str, ...]:
-    try:
-        golden = goldens.load(name, backend)
-    except GoldenError:
-        return ()
-    if golden is None:
-        return ()
-    with golden:
-        return tuple(case for case in golden.cases if case not in known)
 
 
 def _damaged(goldens: GoldenStore, name: str, backend: str | None) -> bool:

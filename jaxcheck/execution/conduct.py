@@ -22,7 +22,7 @@ from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Position, Recipe, Registry
 from jaxcheck.registry.select import Selection, unmatched_cases, wants
-from jaxcheck.results import CheckResult, Environment, Status
+from jaxcheck.results import CheckResult, Environment, Finding, Status
 
 ANY_CASE = "*"
 CANDIDATE_STATUSES = frozenset({Status.FAIL, Status.MISSING, Status.STALE})
@@ -367,4 +367,6 @@ def _orphans(run: RecipeRun, names: list[str]) -> list[CheckResult]:
     gone = [name for name in held if name not in names and wants(run.work.selection, run.recipe, name, contract)]
     reason = "the golden holds this case, the registry no longer has it"
     hint = bless_command(run.recipe) + " (drops it)"
-    return _reported(run, [_plain_result(run.recipe, name, contract, Status.STALE, reason, hint) for name in gone])
+    orphan = {"findings": (Finding(kind="orphan", message=reason),)}
+    results = [_plain_result(run.recipe, name, contract, Status.STALE, reason, hint) for name in gone]
+    return _reported(run, [result.model_copy(update=orphan) for result in results])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -26,32 +26,40 @@ def key_path(path: Any) -> str:
 
 
 def structure_of(tree: Any) -> Any:
-    """The containers of a pytree as JSON (grammar in `jaxcheck.goldens.leaf`)."""
-    return _structure(jax.tree.structure(tree))
-
-
-def _structure(treedef: Any) -> Any:
-    data = treedef.node_data()
-    if data is None:
-        return "*"
-    kind, aux = data
-    if kind is type(None):
+    """The containers of a pytree as JSON (grammar in `jaxcheck.goldens.structure`)."""
+    if tree is None:
         return None
-    children = [_structure(child) for child in treedef.children()]
+    children = one_level(tree)
+    if children is None:
+        return "*"
+    nodes = [(key, structure_of(child)) for key, child in children]
+    kind, aux = jax.tree.structure(tree).node_data()
     if kind is dict:
-        if all(isinstance(key, str) for key in aux):
-            return {"dict": dict(zip(aux, children, strict=True))}
-        return {"dict": [[repr(key), child] for key, child in zip(aux, children, strict=True)]}
+        keys = [key.key for key, _ in nodes]
+        if all(isinstance(key, str) for key in keys):
+            return {"dict": {key: node for key, (_, node) in zip(keys, nodes, strict=True)}}
+        return {"dict": [[_json_key(key), node] for key, (_, node) in zip(keys, nodes, strict=True)]}
     if kind in (list, tuple):
-        return {kind.__name__: children}
+        return {kind.__name__: [node for _, node in nodes]}
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return {"namedtuple": kind.__name__, "fields": _pairs(kind._fields, children)}
-    numbers = map(str, range(len(children)))
-    return {"node": f"{kind.__module__}.{kind.__qualname__}", "aux": repr(aux), "children": _pairs(numbers, children)}
+        return {"namedtuple": kind.__name__, "fields": [[key.name, node] for key, node in nodes]}
+    steps = [[jax.tree_util.keystr((key,)), node] for key, node in nodes]
+    return {"node": f"{kind.__module__}.{kind.__qualname__}", "aux": repr(aux), "children": steps}
 
 
-def _pairs(names: Iterable[str], children: list[Any]) -> list[list[Any]]:
-    return [list(pair) for pair in zip(names, children, strict=True)]
+def one_level(tree: Any) -> list[tuple[Any, Any]] | None:
+    """[(key, child)] of a pytree node, in JAX's order; None for a leaf."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)
+    if len(flat) == 1 and flat[0][0] == ():
+        return None
+    return [(path[0], child) for path, child in flat]
+
+
+def _json_key(key: Any) -> Any:
+    """A dict key as JSON: text, numbers and tuples of these are themselves, anything else is its repr."""
+    if isinstance(key, tuple):
+        return [_json_key(part) for part in key]
+    return key if isinstance(key, str | int | float | bool) or key is None else repr(key)
 
 
 def leaf_of(path: str, value: Any) -> Leaf:

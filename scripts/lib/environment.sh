@@ -89,6 +89,7 @@ install() {
   }
   rm -f "$folder.log"
   [ -z "$extra" ] || : >"$folder/.extra-$extra"
+  printf '%s\n' "$version:$jax" >"$folder/.choice"
   stamp >"$folder/.stamp"
   half_made=''
 }

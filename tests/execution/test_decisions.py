@@ -12,9 +12,13 @@ ERROR, CRASH, TIMEOUT = Status.ERROR, Status.CRASH, Status.TIMEOUT
 
 
 def facts(
-    *statuses: Status, brakes: dict[str, str] | None = None, differs: bool = False, candidate: bool = True
+    *statuses: Status,
+    brakes: dict[str, str] | None = None,
+    differs: bool = False,
+    candidate: bool = True,
+    orphan: bool = False,
 ) -> CaseFacts:
-    return CaseFacts("recipe", "case", frozenset(statuses), brakes or {}, differs, candidate)
+    return CaseFacts("recipe", "case", frozenset(statuses), brakes or {}, differs, candidate, orphan)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,8 @@ def facts(
         (facts(FAIL, differs=True, brakes={"modes": "x", "property": "y"}), False, ("modes", "property"), "bless"),
         (facts(MISSING, CRASH, differs=True, brakes={"crash": "x"}), False, (), "refuse"),
         (facts(MISSING, TIMEOUT, differs=True, brakes={"timeout": "x"}), False, ("timeout",), "bless"),
+        (facts(STALE, differs=True, candidate=False, orphan=True), False, (), "drop"),
+        (facts(STALE, differs=True, candidate=False, orphan=True), True, (), "drop"),
     ],
 )
 def test_decisions(case: CaseFacts, everything: bool, allowed: tuple[str, ...], action: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -291,6 +292,33 @@ def test_supported_version_without_its_python_is_loud_and_fails_under_ci(
     assert found == status
     assert f"--- jax 0.10.2: {word}\nno Python 3.11" in out
     assert f"--- jax 0.12.0.1: {word}\nno Python 3.13" in out
+    assert "--- jax 0.11.2: jaxcheck run: ok" in out
+    assert "needs_jax" not in out
+
+
+def test_each_other_version_is_tested_in_an_environment_of_its_own(clone: Clone) -> None:
+    for version in ("3.11", "3.12", "3.13"):
+        clone.add_python(version)
+    status, out, _ = clone.run(clone.root / "scripts/test", "--jax", "0.11.2", "-k", "some")
+    assert status == 0
+    assert "--- jax 0.11.2: pytest -m needs_jax: ok\n3 passed: -m needs_jax -k some" in out
+    assert "--- jax 0.11.2: jaxcheck run: ok\n" in out
+    clone.run(clone.root / "scripts/test")
+    _, out, _ = clone.run(clone.root / "scripts/test", "--versions")
+    assert re.findall("^--- (.*) needs_jax: ok$", out, re.MULTILINE) == [
+        "jax 0.10.2: pytest -m",
+        "jax 0.12.0.1: pytest -m",
+    ]
+    assert re.findall("^--- (.*): jaxcheck run: ok$", out, re.MULTILINE) == [
+        "jax 0.10.2",
+        "jax 0.11.2",
+        "jax 0.12.0.1",
+    ]
+    assert sorted(path.name for path in (clone.root / ".venvs").iterdir()) == [
+        "jax-0.10.2",
+        "jax-0.11.2",
+        "jax-0.12.0.1",
+    ]
 
 
 def test_one_failing_linter_stops_no_other_step(clone: Clone) -> None:
