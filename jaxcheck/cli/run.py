@@ -13,6 +13,7 @@ import typer
 from jaxcheck.cli import options as opt
 
 if TYPE_CHECKING:
+    from jaxcheck.execution.process import WorkerProcess
     from jaxcheck.registry.model import Registry
     from jaxcheck.registry.select import Selection
     from jaxcheck.results import CheckResult, Run
@@ -45,22 +46,35 @@ def run(
     Examples: `jaxcheck run`, `jaxcheck run newton-sqrt --mode jit`, `jaxcheck run --tag seed --backend gpu -o report.json`.
     Goldens are never written: what differs is left as a candidate for `jaxcheck bless`.
     """
-    from jaxcheck.execution.run import Options, execute
-    from jaxcheck.report.formats import check_suffix
-    from jaxcheck.results import exit_code
+    with early_worker(backend) as spare:
+        from jaxcheck.execution.run import Options, execute
+        from jaxcheck.report.formats import check_suffix
+        from jaxcheck.results import exit_code
 
-    for path in output or ():
-        check_suffix(path)
-    project = opt.open_project(registry, goldens, state, shipped)
-    project.state.prepare()
-    failed = opt.last_failed_ids(project.state) if last_failed else None
-    selection = opt.selection_of(names, tag, k, mode, failed)
-    with progress(project.registry, selection) as report:
-        asked = Options(backend=backend, jobs=jobs, timeout=timeout, command=" ".join(sys.argv[1:]), report=report)
-        result = execute(project.registry, selection, project.goldens, project.state, asked)
+        for path in output or ():
+            check_suffix(path)
+        project = opt.open_project(registry, goldens, state, shipped)
+        project.state.prepare()
+        failed = opt.last_failed_ids(project.state) if last_failed else None
+        selection = opt.selection_of(names, tag, k, mode, failed)
+        with progress(project.registry, selection) as report:
+            asked = Options(backend=backend, jobs=jobs, timeout=timeout, command=" ".join(sys.argv[1:]), report=report)
+            result = execute(project.registry, selection, project.goldens, project.state, asked, spare)
     project.state.save(result)
     deliver(result, output or [], -1 if quiet else verbose)
     raise typer.Exit(int(exit_code(result)))
+
+
+@contextmanager
+def early_worker(backend: str | None) -> Iterator[WorkerProcess]:
+    """A worker that imports JAX while this process reads the registry; gone afterwards, whatever happens."""
+    from jaxcheck.execution.process import Launch, Needs, WorkerProcess
+
+    worker = WorkerProcess(Launch(backend=backend), Needs())
+    try:
+        yield worker
+    finally:
+        worker.kill()
 
 
 def deliver(result: Run, output: list[Path], verbosity: int) -> None:

@@ -62,7 +62,7 @@ def execute(
 ) -> Run:
     """Runs everything selected. Ctrl-C gives the part that was done (`interrupted`); it is the caller's to save.
 
-    `spare` is a worker started early, for recipes that need nothing special.
+    `spare` is a worker that the caller started early and will end, for recipes that need nothing special.
     Raises Unavailable where the backend asked for is not there.
     """
     recipes = selected_recipes(registry, selection)
@@ -159,8 +159,6 @@ class Crew:
             self._stop()
         for thread in threads:
             thread.join()
-        if self._spare is not None:
-            self._spare.kill()
         if failure:
             raise failure
 

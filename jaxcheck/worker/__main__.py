@@ -25,7 +25,7 @@ def die_with_parent() -> None:
             os._exit(0)
 
 
-def main() -> int:
+def main() -> None:
     die_with_parent()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # the parent asks where a hanging kernel stands before it kills it
@@ -36,8 +36,8 @@ def main() -> int:
     service = Service()
     while (request := channel.receive()) is not None:
         channel.send(service.answer(request))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
+    os._exit(0)  # nothing is left to do, and taking JAX down in good order costs a quarter of a second

@@ -116,10 +116,6 @@ def argument_faults(kernel: Callable[..., Any], names: Mapping[str, Any] | list[
 
 def project_sources(root: str) -> list[str]:
     """Files of imported modules below the registry's folder: what a candidate depends on besides its registry."""
-    top = os.path.realpath(root) + os.sep
-    found = set()
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file and os.path.realpath(file).startswith(top) and not any(part in file for part in PACKAGES):
-            found.add(os.path.realpath(file))
-    return sorted(found)
+    tops = tuple({os.path.join(folder, "") for folder in (os.path.abspath(root), os.path.realpath(root))})
+    files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
+    return sorted(file for file in files if file.startswith(tops) and not any(part in file for part in PACKAGES))

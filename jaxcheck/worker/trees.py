@@ -108,10 +108,13 @@ def unique(paths: list[str]) -> list[str]:
 
 
 def restore(leaf: Leaf) -> jax.Array:
-    """A fresh JAX array with the leaf's bits, in memory of its own (a kernel may donate it)."""
+    """A fresh JAX array with the leaf's bits, in memory of its own (a kernel may donate it).
+
+    The copy is NumPy's: `jnp.array(copy=True)` would compile one for every new shape.
+    """
     if leaf.impl is not None:
-        return jax.random.wrap_key_data(jnp.array(leaf.words), impl=leaf.impl)
-    return jnp.array(leaf.array(), copy=True)
+        return jax.random.wrap_key_data(jax.device_put(np.array(leaf.words)), impl=leaf.impl)
+    return jax.device_put(np.array(leaf.array()))
 
 
 def numpy_tree(tree: Any, convert: Callable[[np.ndarray], np.ndarray] = lambda array: array) -> Any:
