@@ -89,14 +89,29 @@ class Statistics(Model):
     histogram: dict[str, int] = Field(default_factory=dict)
 
 
+class ErrorToTruth(Model):
+    """max |value - truth| relative to max |truth|, of the golden and of the actual value."""
+
+    golden: Measure
+    actual: Measure
+
+
 class LeafResult(Statistics):
-    """One array of an output, compared. `reason` is set where it differs and says how."""
+    """One array of an output, compared. `reason` is set where it differs and says how.
+
+    Against the golden also: `verdict` (unchanged, drifted, improved, regressed, changed), `error_to_truth` where the
+    golden holds the truth, `eps` of the dtype to measure both by, and `floors`: the move in noise floors, where known.
+    """
 
     path: str
     dtype: str
     shape: tuple[int, ...]
     tolerance: ToleranceUsed
     reason: str | None = None
+    verdict: Literal["unchanged", "drifted", "improved", "regressed", "changed"] | None = None
+    error_to_truth: ErrorToTruth | None = None
+    eps: float | None = None
+    floors: Measure | None = None
 
 
 class CapturedWarning(Model):
@@ -123,6 +138,7 @@ class Finding(Model):
         "inputs",
         "tolerance",
         "output",
+        "truth",
     ]
     message: str
 

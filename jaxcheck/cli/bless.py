@@ -14,6 +14,7 @@ from jaxcheck.cli import options as opt
 if TYPE_CHECKING:
     from jaxcheck.cli.options import Project
     from jaxcheck.execution.bless import CaseFacts, Decision
+    from jaxcheck.execution.truth import Known
     from jaxcheck.registry.select import Selection
     from jaxcheck.results import Run
 
@@ -33,6 +34,9 @@ def bless(
     for_backend: Annotated[
         bool, typer.Option("--for-backend", help="Write a golden of this backend's own (NAME@gpu.npz).")
     ] = False,
+    truth: Annotated[
+        bool, typer.Option("--truth/--no-truth", help="Store the float64 truth and the noise floor beside the numbers.")
+    ] = True,
     who: Annotated[str | None, typer.Option("--who", envvar="JAXCHECK_WHO", help="Else git's user.name.")] = None,
     tag: opt.Tags = None,
     k: opt.Keyword = None,
@@ -51,7 +55,7 @@ def bless(
 
     Example: `jaxcheck bless newton-sqrt --reason "new stopping rule"`.
     """
-    from jaxcheck.execution.bless import blessing_of, decide, facts_of, promote
+    from jaxcheck.execution.bless import blessing_of, contradicted, decide, facts_of, promote
 
     allowed = brakes_released(allow)
     stop_without_reason(reason, yes)
@@ -66,9 +70,11 @@ def bless(
         allowed |= {"backend"}
     facts = facts_of(run, candidates, project.goldens, here)
     decisions = [(fact, decide(fact, everything=everything, allowed=allowed)) for fact in facts]
+    known = truth_of(project, decisions, backend, jobs) if truth else {}
+    decisions = contradicted(decisions, known, allowed)
     blessing = blessing_of(reason or "", who, Path(project.registry.root))
     own = here if for_backend else None
-    written = promote(run, decisions, candidates, project.goldens, blessing, own)
+    written = promote(run, decisions, candidates, project.goldens, blessing, own, known)
     raise typer.Exit(tell(run, decisions, written))
 
 
@@ -99,7 +105,12 @@ def candidates_of(project: Project) -> opt.GoldenStore:
 
 
 def run_for_blessing(
-    project: Project, selection: Selection, backend: str | None, jobs: int | None, timeout: float | None, everything: bool
+    project: Project,
+    selection: Selection,
+    backend: str | None,
+    jobs: int | None,
+    timeout: float | None,
+    everything: bool,
 ) -> Run:
     """The last run where it is fresh, so that the bytes that were looked at are blessed; else a new one."""
     from jaxcheck.cli.run import progress
@@ -129,6 +140,24 @@ def run_for_blessing(
     if not run.results or run.environment is None:
         raise NothingVerified("nothing is selected", hint="jaxcheck list")
     return run
+
+
+def truth_of(
+    project: Project, decisions: list[tuple[CaseFacts, Decision]], backend: str | None, jobs: int | None
+) -> dict[tuple[str, str], Known]:
+    """The truth and the noise floor of every case that is about to be blessed."""
+    from jaxcheck.execution.run import launch_for
+    from jaxcheck.execution.truth import gather
+
+    chosen: dict[str, list[str]] = {}
+    for facts, decision in decisions:
+        if decision.action == "bless":
+            chosen.setdefault(facts.recipe, []).append(facts.case)
+    if not chosen:
+        return {}
+    launch = launch_for(project.registry, backend)
+    with project.state.scratch() as scratch:
+        return gather(project.registry, chosen, candidates_of(project), launch, scratch, jobs)
 
 
 def nothing_taken(project: Project, run: Run) -> bool:
@@ -194,7 +223,9 @@ def reject(
         if golden is None:
             continue
         with golden:
-            cases = [case for case in golden.cases if any(wants(selection, recipe, case, mode) for mode in recipe.modes)]
+            cases = [
+                case for case in golden.cases if any(wants(selection, recipe, case, mode) for mode in recipe.modes)
+            ]
         dropped += forget(store, recipe.name, cases)
     if not dropped:
         raise NothingVerified("no candidate is selected: the last run left none", hint="jaxcheck run")

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from jaxcheck.errors import GoldenError
+from jaxcheck.execution.candidates import cast_to
 from jaxcheck.execution.conduct import file_digest
+from jaxcheck.execution.truth import Known
 from jaxcheck.goldens.golden import Blessing, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Registry
@@ -35,6 +37,7 @@ BRAKES: Mapping[str, str] = {
     "mutation": "the kernel changes its arguments",
     "config": "the kernel changes its process",
     "backend": "the golden was made on another backend",
+    "truth": "the reference and the kernel in float64 contradict one another",
 }
 
 
@@ -163,18 +166,23 @@ def promote(
     goldens: GoldenStore,
     blessing: Blessing,
     backend: str | None,
+    known: Mapping[tuple[str, str], Known],
 ) -> list[Path]:
     """Makes the candidates' bytes the goldens of the blessed cases, one atomic write a recipe; the files written.
 
-    `backend` is given where the golden is to be that backend's own (`recipe@gpu.npz`).
+    `backend` is given where the golden is to be that backend's own (`recipe@gpu.npz`); `known` is what they are to
+    hold beside the numbers: truths and noise floors.
     """
     written = []
     for name in dict.fromkeys(facts.recipe for facts, _ in decisions):
-        chosen = {action: [f.case for f, d in decisions if f.recipe == name and d.action == action] for action in ACTIONS}
+        chosen = {
+            action: [f.case for f, d in decisions if f.recipe == name and d.action == action] for action in ACTIONS
+        }
         if not chosen["bless"] and not chosen["drop"]:
             continue
         target = _target_backend(goldens, name, run, backend)
-        if _promote_recipe(name, chosen["bless"], chosen["drop"], candidates, goldens, blessing, target):
+        beside = {case: known.get((name, case), Known()) for case in chosen["bless"]}
+        if _promote_recipe(name, beside, chosen["drop"], candidates, goldens, blessing, target):
             written.append(goldens.path(name, target))
     return written
 
@@ -189,7 +197,7 @@ def _target_backend(goldens: GoldenStore, name: str, run: Run, backend: str | No
 
 def _promote_recipe(
     name: str,
-    cases: Sequence[str],
+    cases: Mapping[str, Known],
     dropped: Sequence[str],
     candidates: GoldenStore,
     goldens: GoldenStore,
@@ -201,7 +209,9 @@ def _promote_recipe(
         candidate = candidates.load(name)
         assert candidate is not None
         with candidate:
-            changes = {case: _blessed(candidate.case(case, program=True), blessing) for case in cases}
+            changes = {
+                case: _blessed(candidate.case(case, program=True), blessing, known) for case, known in cases.items()
+            }
     try:
         changed = goldens.update(name, changes, dropped, backend)
     except GoldenError:
@@ -224,10 +234,26 @@ def _damaged(goldens: GoldenStore, name: str, backend: str | None) -> bool:
     return False
 
 
-def _blessed(case: GoldenCase, blessing: Blessing) -> GoldenCase:
+def _blessed(case: GoldenCase, blessing: Blessing, known: Known) -> GoldenCase:
     """The candidate's bytes under the blessing's name; the environment stays the one that made them."""
     made = dataclasses.replace(blessing, environment=case.blessing.environment)
-    return dataclasses.replace(case, blessing=made)
+    outputs = case.outputs
+    if case.contract == "truth" and outputs is not None and known.truth is not None:
+        outputs = cast_to(known.truth, outputs)
+    return dataclasses.replace(case, blessing=made, outputs=outputs, truth=known.truth, extra=dict(known.extra))
+
+
+def contradicted(
+    decisions: Sequence[tuple[CaseFacts, Decision]], known: Mapping[tuple[str, str], Known], allowed: Collection[str]
+) -> list[tuple[CaseFacts, Decision]]:
+    """The decisions, with those refused whose reference and float64 shadow contradict one another."""
+    result = []
+    for facts, decision in decisions:
+        fault = known.get((facts.recipe, facts.case), Known()).fault
+        if decision.action == "bless" and fault and "truth" not in allowed:
+            decision = Decision("refuse", f"{BRAKES['truth']}: {fault}", "--allow truth")
+        result.append((facts, decision))
+    return result
 
 
 def forget(candidates: GoldenStore, name: str, cases: Collection[str]) -> int:
@@ -290,7 +316,9 @@ def fresh_run(run: Run | None, registry: Registry, selection: Selection, backend
         done.setdefault(result.recipe, {}).setdefault(result.case, set()).add(result.mode)
     for recipe in recipes:
         cases = done.get(recipe.name, {})
-        complete = [set(recipe.modes) <= modes for case, modes in cases.items() if case in recipe.cases or recipe.inputs]
+        complete = [
+            set(recipe.modes) <= modes for case, modes in cases.items() if case in recipe.cases or recipe.inputs
+        ]
         if not cases or not all(complete) or not set(recipe.cases) <= set(cases):
             return None
     chosen = [r for r in run.results if _selected(registry, selection, recipes, r)]

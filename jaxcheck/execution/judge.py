@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxcheck.compare.finite import first_nonfinite
 from jaxcheck.compare.leaves import compare_leaf, signature_difference
+from jaxcheck.execution import verdicts
 from jaxcheck.execution.process import Death
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
@@ -150,11 +151,13 @@ def _judge_raised(recipe: Recipe, outcome: Outcome, expected: Raises | None, gol
     if expected is None:
         return _error("output", f"{said}{where}", _error_hint(error["bases"])) | {"error": error["traceback"]}
     if not set(expected.types) & set(error["bases"]):
-        return _error("output", f"expected {describe_raises(expected)}, got {said}{where}") | {"error": error["traceback"]}
-    if expected.match and not re.search(expected.match, error["message"], re.DOTALL):
-        return _error("output", f"{error['type']} as expected, but its message does not match {expected.match!r}: {said}") | {
+        return _error("output", f"expected {describe_raises(expected)}, got {said}{where}") | {
             "error": error["traceback"]
         }
+    if expected.match and not re.search(expected.match, error["message"], re.DOTALL):
+        return _error(
+            "output", f"{error['type']} as expected, but its message does not match {expected.match!r}: {said}"
+        ) | {"error": error["traceback"]}
     if golden.state != "present":
         return _without_golden(golden, [])
     notes = []
@@ -192,15 +195,20 @@ def _judge_values(
     comparison = Comparison(recipe, environment.backend)
     findings = [*_disturbances(outcome), *_nonfinite(recipe, case, outcome.outputs)]
     leaves: tuple[LeafResult, ...] = ()
+    settings: list[str] = []
     notes: list[str] = []
     if golden.state == "present" and golden.case is not None and golden.case.outputs is not None:
         moved, leaves = comparison.trees("golden", golden.case.outputs, outcome.outputs, "differs from the golden")
+        leaves = verdicts.judged(leaves, golden.case, outcome.outputs)
         if moved:
-            notes += environment_notes(golden.case.blessing.environment, environment)
+            settings = environment_notes(golden.case.blessing.environment, environment)
+        notes = verdicts.remarks(leaves, golden.case)
         findings += moved
     against: dict[Against, tuple[LeafResult, ...]] = {}
     if eager is not None and outcome.mode != "eager":
-        apart, pairs = comparison.trees("modes", eager, outcome.outputs, f"{outcome.mode} disagrees with eager", "eager")
+        apart, pairs = comparison.trees(
+            "modes", eager, outcome.outputs, f"{outcome.mode} disagrees with eager", "eager"
+        )
         findings += apart
         if any(leaf.bit_equal < leaf.size for leaf in pairs):
             against["eager"] = pairs
@@ -211,22 +219,30 @@ def _judge_values(
     facts = {
         "leaves": leaves,
         "against": against,
-        "notes": notes,
+        "notes": [*settings, *notes],
         "drifted": any(leaf.bit_equal < leaf.size for leaf in leaves),
     }
     if golden.state != "present":
         return facts | _without_golden(golden, findings)
-    reason = "; ".join([*notes, _summary(findings)]) if findings else ""
+    reason = "; ".join([*settings, _summary(findings), *verdicts.in_words(leaves)]) if findings else ""
     status = Status.FAIL if findings else Status.PASS
     if any(finding.kind in ("tolerance", "inputs") for finding in findings):
         status = Status.ERROR
-    return facts | {"status": status, "reason": reason, "findings": findings, "hint": _fail_hint(recipe, case, findings)}
+    return facts | {
+        "status": status,
+        "reason": reason,
+        "findings": findings,
+        "hint": _fail_hint(recipe, case, findings, leaves),
+    }
 
 
-def _fail_hint(recipe: Recipe, case: Case, findings: Sequence[Finding]) -> str:
-    if any(finding.kind == "golden" for finding in findings):
-        return f"jaxcheck diff {shlex.quote(f'{recipe.name}::{case.name}')}"
-    return ""
+def _fail_hint(recipe: Recipe, case: Case, findings: Sequence[Finding], leaves: Sequence[LeafResult]) -> str:
+    if not any(finding.kind == "golden" for finding in findings):
+        return ""
+    name = shlex.quote(f"{recipe.name}::{case.name}")
+    if {leaf.verdict for leaf in leaves if leaf.reason} == {"improved"}:
+        return f'every leaf that moved is nearer to the truth: jaxcheck bless {name} --reason "…"'
+    return f"jaxcheck diff {name}"
 
 
 def _disturbances(outcome: Outcome) -> list[Finding]:
@@ -269,7 +285,9 @@ def environment_notes(blessed: Mapping[str, Any], now: Environment) -> list[str]
     if blessed.get("backend", now.backend) != now.backend:
         notes.append(f"the golden was made on {blessed['backend']}, this is {now.backend}")
     if blessed.get("matmul_precision", now.matmul_precision) != now.matmul_precision:
-        notes.append(f"matmul precision differs from the golden's: {blessed['matmul_precision']} -> {now.matmul_precision}")
+        notes.append(
+            f"matmul precision differs from the golden's: {blessed['matmul_precision']} -> {now.matmul_precision}"
+        )
     return notes
 
 
@@ -357,5 +375,7 @@ class Comparison:
             leaf = compare_leaf(mine.path, mine.dtype, expected, computed, tolerance, against="reference")
             leaves.append(leaf)
             if leaf.reason:
-                findings.append(Finding(kind="reference", message=f"differs from the reference: {mine.path}: {leaf.reason}"))
+                findings.append(
+                    Finding(kind="reference", message=f"differs from the reference: {mine.path}: {leaf.reason}")
+                )
         return findings, tuple(leaves)

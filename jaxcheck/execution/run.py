@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import jaxcheck
 from jaxcheck.errors import Unavailable
@@ -81,9 +83,10 @@ def execute(
             keep_all=options.keep_all,
             report=options.report,
         )
-        crew = Crew(work, launch_for(registry, options.backend), recipes, spare)
+        crew = Crew(launch_for(registry, options.backend), recipes, partial(_conduct, work), spare)
         crew.run(options.jobs or default_jobs(recipes))
-    results = _in_order(recipes, crew.conducted)
+    done = [crew.done[recipe.name] for recipe in recipes if recipe.name in crew.done]
+    results = [result for one in done for result in one.results]
     environment = crew.environment
     return Run(
         jaxcheck=jaxcheck.__version__,
@@ -94,11 +97,11 @@ def execute(
         registry_digest=registry.digest,
         goldens=str(goldens.folder),
         backend=options.backend,
-        sources={path: digest for done in crew.conducted.values() for path, digest in done.sources.items()},
+        sources={path: digest for one in done for path, digest in one.sources.items()},
         environment=environment,
         not_verified=not_verified(environment, crew.backends),
         interrupted=crew.interrupted,
-        damaged_goldens=tuple(text for done in crew.conducted.values() for text in done.damaged),
+        damaged_goldens=tuple(text for one in done for text in one.damaged),
         totals=totals(results),
         results=tuple(results),
     )
@@ -111,8 +114,15 @@ def default_jobs(recipes: Sequence[Recipe]) -> int:
     return max(1, min(cores, checks // CHECKS_A_WORKER))
 
 
-def _in_order(recipes: Sequence[Recipe], conducted: dict[str, Conducted]) -> list[CheckResult]:
-    return [result for recipe in recipes if recipe.name in conducted for result in conducted[recipe.name].results]
+def _conduct(work: Assignment, recipe: Recipe, session: Session) -> Conducted:
+    try:
+        return conduct(work, recipe, session)
+    except Unavailable as error:
+        if not recipe.env:
+            raise
+        # An `env:` that keeps JAX from starting costs the recipes that ask for it, nothing else.
+        reason = f"{recipe.locate('env')}: with this env: {error}"
+        return Conducted(tuple(without_worker(work, recipe, Status.ERROR, reason)), {})
 
 
 def not_verified(environment: Environment | None, present: Sequence[str]) -> dict[str, str]:
@@ -126,19 +136,26 @@ def not_verified(environment: Environment | None, present: Sequence[str]) -> dic
     return reasons
 
 
-class Crew:
-    """Threads that each keep one worker, and take recipes until there are none."""
+T = TypeVar("T")
+
+
+class Crew(Generic[T]):
+    """Threads that each keep one worker, and take recipes until there are none; `done` has what came of each."""
 
     def __init__(
-        self, work: Assignment, launch: Launch, recipes: Sequence[Recipe], spare: WorkerProcess | None
+        self,
+        launch: Launch,
+        recipes: Sequence[Recipe],
+        each: Callable[[Recipe, Session], T],
+        spare: WorkerProcess | None = None,
     ) -> None:
-        self._work, self._launch, self._spare = work, launch, spare
+        self._launch, self._each, self._spare = launch, each, spare
         self._waiting = list(recipes)
         self._lock = threading.Lock()
         self._sessions: list[Session] = []
         self._events: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._stopping = False
-        self.conducted: dict[str, Conducted] = {}
+        self.done: dict[str, T] = {}
         self.environment: Environment | None = None
         self.backends: list[str] = []
         self.interrupted = False
@@ -181,7 +198,7 @@ class Crew:
                         session.close()
                     needs = needs_of(recipe)
                     session = self._session(needs)
-                self._conduct(recipe, session, needs)
+                self._serve(recipe, session, needs)
         except Interrupted:
             pass
         except BaseException as error:  # handed to the main thread, which raises it
@@ -211,17 +228,9 @@ class Crew:
             self._sessions.append(session)
             return session
 
-    def _conduct(self, recipe: Recipe, session: Session, needs: Needs) -> None:
-        try:
-            done = conduct(self._work, recipe, session)
-        except Unavailable as error:
-            if not needs.env:
-                raise
-            # An `env:` that keeps JAX from starting costs the recipes that ask for it, nothing else.
-            reason = f"{recipe.locate('env')}: with this env: {error}"
-            done = Conducted(tuple(without_worker(self._work, recipe, Status.ERROR, reason)), {})
+    def _serve(self, recipe: Recipe, session: Session, needs: Needs) -> None:
+        done = self._each(recipe, session)
         with self._lock:
-            self.conducted[recipe.name] = done
+            self.done[recipe.name] = done
             if session.environment is not None and (self.environment is None or needs == Needs()):
                 self.environment, self.backends = session.environment, session.backends
-

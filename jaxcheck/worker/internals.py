@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 from jax import monitoring
+from jax._src import source_info_util
 from jax.extend.core import Literal
 
 DURATIONS = {
@@ -19,6 +20,8 @@ DURATIONS = {
     "/jax/core/compile/backend_compile_duration": "compile",
 }
 IMPORTED_CONFIG = dict(jax.config.values)
+# The harness's own frames are as little the user's code as JAX's are.
+source_info_util.register_exclusion(os.path.dirname(__file__))
 
 
 class CompileClock:
@@ -177,6 +180,4 @@ def scope(equation: Any) -> str:
 
 def source_line(equation: Any) -> str:
     """`file:line` of the user's code that made the equation."""
-    from jax._src import source_info_util
-
     return str(source_info_util.summarize(equation.source_info)).split(" ")[0]

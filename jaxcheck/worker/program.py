@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,26 +14,38 @@ from jaxcheck.worker.kernels import bind
 from jaxcheck.worker.modes import Call
 
 
-def exported(kernel: Call, arguments: Arguments) -> bytes:
-    """Serialised export of the kernel at these arguments, with flat inputs and outputs (named tuples need no
-    registration then). Static and Python values are baked in; typed keys travel as key data.
-
-    Raises whatever JAX raises for what it cannot export (callbacks, unknown custom calls).
-    """
+def flat_function(kernel: Call, arguments: Arguments) -> tuple[Callable[..., Any], list[Any]]:
+    """(the kernel as a function of its array leaves, these leaves). Static and Python values are baked in."""
     fresh = arguments.fresh()
     flat, treedef = jax.tree.flatten({name: fresh[name] for name in fresh if name not in arguments.statics})
     dynamic = [i for i in range(len(flat)) if i not in arguments.python]
-    impls = {i: jax.random.key_impl(flat[i]) for i in dynamic if internals.is_key(flat[i])}
 
-    def program(*leaves: Any) -> list[Any]:
+    def function(*leaves: Any) -> Any:
         values = list(flat)
         for position, leaf in zip(dynamic, leaves, strict=True):
-            values[position] = jax.random.wrap_key_data(leaf, impl=impls[position]) if position in impls else leaf
+            values[position] = leaf
         args, kwargs = bind(kernel, {**jax.tree.unflatten(treedef, values), **arguments.statics})
-        return [_words(leaf) for leaf in jax.tree.leaves(kernel(*args, **kwargs))]
+        return kernel(*args, **kwargs)
+
+    return function, [flat[i] for i in dynamic]
+
+
+def exported(kernel: Call, arguments: Arguments) -> bytes:
+    """Serialised export of the kernel at these arguments, with flat inputs and outputs (named tuples need no
+    registration then); typed keys travel as key data.
+
+    Raises whatever JAX raises for what it cannot export (callbacks, unknown custom calls).
+    """
+    function, flat = flat_function(kernel, arguments)
+    impls = [jax.random.key_impl(leaf) if internals.is_key(leaf) else None for leaf in flat]
+
+    def program(*words: Any) -> list[Any]:
+        pairs = zip(words, impls, strict=True)
+        leaves = [jax.random.wrap_key_data(leaf, impl=impl) if impl else leaf for leaf, impl in pairs]
+        return [_words(leaf) for leaf in jax.tree.leaves(function(*leaves))]
 
     with internals.portable_locations():
-        inputs = [_words(flat[i]) for i in dynamic]
+        inputs = [_words(leaf) for leaf in flat]
         return bytes(export.export(jax.jit(program))(*inputs).serialize())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxcheck.goldens.exchange import write_tree
 from jaxcheck.goldens.golden import Golden
-from jaxcheck.worker import checks, environment, internals, program
+from jaxcheck.worker import checks, environment, internals, program, truth
 from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
 
@@ -100,7 +100,9 @@ class Service:
             given = prepared.factory.get(case) or recipe["cases"].get(case) or {}
             faults += [[case, argument, text] for argument, text in argument_faults(prepared.kernel, list(given))]
         unknown = [case for case in recipe["cases"] if prepared.factory and case not in prepared.factory]
-        faults += [[case, None, f"the factory has no case {case!r}; it has: {', '.join(prepared.factory)}"] for case in unknown]
+        faults += [
+            [case, None, f"the factory has no case {case!r}; it has: {', '.join(prepared.factory)}"] for case in unknown
+        ]
         return {"faults": faults, "cases": prepared.case_names(), "sources": project_sources(recipe["root"])}
 
     def check(self, recipe: str, case: str, mode: str, stored: str | None, folder: str) -> dict[str, Any]:
@@ -170,9 +172,38 @@ class Service:
             file.write(code)
         return {**reply, "program": path}
 
+    def truth(self, recipe: str, case: str, stored: str, floor: bool, folder: str) -> dict[str, Any]:
+        """The float64 truth of a case, the reference's own, and how far its outputs wander; for a blessing.
+
+        What cannot be had is left out, and its reason is given.
+        """
+        prepared = self.prepared[recipe]
+        arguments, _ = self._inputs(prepared, case, stored)
+        # Debugging options stop at what a shadow computes on the way: a NaN that a `where` will hide.
+        config = {name: value for name, value in prepared.recipe["config"].items() if "debug" not in name}
+        reply: dict[str, Any] = {}
+        with checks.undisturbed(), checks.captured_warnings(), internals.configured(config):
+            try:
+                tree, facts = truth.float_truth(prepared.kernel, arguments)
+                reply |= {"truth": os.path.join(folder, "truth.npz"), "facts": facts}
+                write_tree(reply["truth"], tree, {})
+            except Exception as error:  # callbacks, foreign functions, what cannot be traced
+                reply["reason"] = describe(error)
+            if prepared.reference is not None:
+                path = os.path.join(folder, "reference.npz")
+                reply["reference"] = prepared.reference_file(case, arguments, path)
+            if floor:
+                try:
+                    reply["floor"] = truth.noise(prepared.kernel, arguments)
+                except Exception as error:
+                    reply["floor_reason"] = describe(error)
+        return reply
+
 
 def _plain_statics(arguments: Arguments) -> dict[str, Any]:
     """Static and Python values as the golden's metadata holds them."""
     python = {arguments.leaves[i].path: value for i, value in arguments.python.items()}
-    return {name: value if isinstance(value, bool | int | float | str | None) else repr(value)
-            for name, value in {**arguments.statics, **python}.items()}
+    return {
+        name: value if isinstance(value, bool | int | float | str | None) else repr(value)
+        for name, value in {**arguments.statics, **python}.items()
+    }

@@ -21,7 +21,9 @@ from jaxcheck.worker import internals
 
 Policy = Literal["ideal", "quantised", "declared"]
 FLOAT_PARAMETERS = ("new_dtype", "preferred_element_type", "dtype", "out_dtype", "input_dtype")
-FOREIGN = frozenset({"pure_callback", "io_callback", "ffi_call", "custom_call", "pallas_call", "shard_map", "run_state"})
+FOREIGN = frozenset(
+    {"pure_callback", "io_callback", "ffi_call", "custom_call", "pallas_call", "shard_map", "run_state"}
+)
 SCATTERS: dict[str, Callable[..., Any]] = {
     "scatter-add": jax.lax.scatter_add,
     "scatter-mul": jax.lax.scatter_mul,
@@ -56,7 +58,9 @@ class Shadow:
         """(device outputs, shadow outputs) of a closed jaxpr at both kinds of inputs."""
         body, constants = internals.opened(jaxpr)
         lows: dict[Any, Any] = dict(zip([*body.constvars, *body.invars], [*constants, *low], strict=True))
-        highs: dict[Any, Any] = dict(zip([*body.constvars, *body.invars], [*map(self.lift, constants), *high], strict=True))
+        highs: dict[Any, Any] = dict(
+            zip([*body.constvars, *body.invars], [*map(self.lift, constants), *high], strict=True)
+        )
         for equation in body.eqns:
             low_in = [self._read(atom, lows, lift=False) for atom in equation.invars]
             high_in = [self._read(atom, highs, lift=True) for atom in equation.invars]
@@ -95,7 +99,9 @@ class Shadow:
             return self._cond(equation, low, high)
         if name in ("linear_solve", "custom_linear_solve"):
             return self._linear_solve(equation.params, low, high)
-        if name in FOREIGN or any(hasattr(value, "eqns") for value in equation.params.values() if name.startswith("run")):
+        if name in FOREIGN or any(
+            hasattr(value, "eqns") for value in equation.params.values() if name.startswith("run")
+        ):
             raise NoShadow(f"{name} at {internals.source_line(equation)} has no float64 counterpart")
         outputs = internals.bind(equation, low, equation.params)
         shadows = self._high(equation, high)
@@ -140,7 +146,9 @@ class Shadow:
             flat = jax.tree.leaves(operands)
             return tuple(evaluate_wide(params["jaxpr"], flat))
 
-        outputs = jax.lax.reduce(tuple(values[:half]), tuple(values[half:]), lambda a, b: computation(a, b), params["dimensions"])
+        outputs = jax.lax.reduce(
+            tuple(values[:half]), tuple(values[half:]), lambda a, b: computation(a, b), params["dimensions"]
+        )
         return list(outputs)
 
     def _quantised(self, value: Any, atom: Any) -> Any:
@@ -182,13 +190,15 @@ class Shadow:
         high_cond, high_body, high_carry = high[: split[0]], high[split[0] : split[1]], high[split[1] :]
         while True:
             (go,), (shadow_go,) = self.run(params["cond_jaxpr"], [*low_cond, *low_carry], [*high_cond, *high_carry])
-            if bool(go) != bool(shadow_go):
+            going = np.asarray(go)
+            if not np.array_equal(going, np.asarray(shadow_go)):
                 self._flip(equation)
-            if not bool(go):
+            if not going.any():
                 return low_carry, high_carry
-            low_carry, high_carry = self.run(
-                params["body_jaxpr"], [*low_body, *low_carry], [*high_body, *high_carry]
-            )
+            low_next, high_next = self.run(params["body_jaxpr"], [*low_body, *low_carry], [*high_body, *high_carry])
+            low_carry = [_where(going, new, old) for new, old in zip(low_next, low_carry, strict=True)]
+            with jax.enable_x64(True):
+                high_carry = [_where(going, new, old) for new, old in zip(high_next, high_carry, strict=True)]
 
     def _cond(self, equation: Any, low: list[Any], high: list[Any]) -> tuple[list[Any], list[Any]]:
         taken, shadow = int(low[0]), int(high[0])
@@ -248,6 +258,13 @@ def _stacked(rows: list[list[Any]], avals: list[Any]) -> list[Any]:
     if not rows:
         return [jnp.zeros((0, *aval.shape), aval.dtype) for aval in avals]
     return [jnp.stack(column) for column in zip(*rows, strict=True)]
+
+
+def _where(going: Any, new: Any, old: Any) -> Any:
+    """A loop under vmap has one predicate for each example: those that have stopped keep their carry."""
+    if going.ndim == 0 or going.all():
+        return new
+    return jnp.where(going.reshape(going.shape + (1,) * (new.ndim - going.ndim)), new, old)
 
 
 def _discrete(value: Any) -> bool:

@@ -1,0 +1,91 @@
+"""Verdicts: what the truth and the noise floor that a golden holds say of the leaves of a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxcheck.compare.verdict import error_to_truth, verdict
+from jaxcheck.goldens.golden import GoldenCase
+from jaxcheck.goldens.leaf import Leaf, Tree
+from jaxcheck.results import ErrorToTruth, LeafResult
+
+NOTABLE_FLOORS = 4.0  # ten recipes drifted by at most 1.1 floors between releases: beyond four is worth a word
+
+
+def floor_of(golden: GoldenCase, path: str) -> float | None:
+    """The noise floor of a leaf relative to max |golden|, or None where it was not measured."""
+    parts = golden.extra.get("floor", {}).get(path)
+    return max(parts.values()) if parts else None
+
+
+def judged(leaves: Sequence[LeafResult], golden: GoldenCase, actual: Tree) -> tuple[LeafResult, ...]:
+    """The leaves with their verdicts against the truth and the floor that the golden holds."""
+    assert golden.outputs is not None
+    return tuple(_judged(leaf, golden, golden.outputs.by_path[leaf.path], actual.by_path[leaf.path]) for leaf in leaves)
+
+
+def _judged(leaf: LeafResult, golden: GoldenCase, old: Leaf, new: Leaf) -> LeafResult:
+    unchanged, within = leaf.bit_equal == leaf.size and leaf.reason is None, leaf.reason is None
+    truth = golden.truth.by_path.get(leaf.path) if golden.truth else None
+    errors = None
+    if truth is not None and truth.shape == old.shape == new.shape:
+        before = error_to_truth(old.array(), truth.array())
+        after = before if unchanged else error_to_truth(new.array(), truth.array())
+        errors = ErrorToTruth(golden=before, actual=after)
+    said = verdict(
+        unchanged=unchanged,
+        within=within,
+        golden_error=errors.golden if errors else None,
+        actual_error=errors.actual if errors else None,
+    )
+    update = {"verdict": said, "error_to_truth": errors, "floors": _floors(leaf, golden, old)}
+    return leaf.model_copy(update=update | ({"eps": eps_of(old)} if errors else {}))
+
+
+def _floors(leaf: LeafResult, golden: GoldenCase, old: Leaf) -> float | None:
+    floor = floor_of(golden, leaf.path)
+    if not floor or leaf.max_abs == 0:
+        return 0.0 if floor else None
+    values = old.array().astype(np.complex128 if old.dtype.startswith("complex") else np.float64)
+    finite = np.abs(values[np.isfinite(values)])
+    scale = float(finite.max(initial=0.0)) or 1.0
+    return leaf.max_abs / (floor * scale)
+
+
+def eps_of(leaf: Leaf) -> float:
+    """The machine epsilon of a float or complex leaf's dtype."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(leaf.array().real.dtype).eps)
+
+
+def remarks(leaves: Sequence[LeafResult], golden: GoldenCase) -> list[str]:
+    """What is worth a word though it passes: drift of many floors, a tolerance looser than when it was blessed."""
+    notes = in_words(leaves)
+    for leaf in leaves:
+        if leaf.floors is not None and leaf.floors > NOTABLE_FLOORS and leaf.reason is None:
+            notes.append(f"{leaf.path} drifted by {leaf.floors:.2g} noise floors, within its tolerance")
+        held = golden.tolerance.get(leaf.path)
+        if held and (leaf.tolerance.rtol > held["rtol"] or leaf.tolerance.atol > held["atol"]):
+            notes.append(
+                f"the tolerance of {leaf.path} was loosened since the blessing: rtol {held['rtol']:g} -> "
+                f"{leaf.tolerance.rtol:g}, atol {held['atol']:g} -> {leaf.tolerance.atol:g} ({leaf.tolerance.source})"
+            )
+    return notes
+
+
+def in_words(leaves: Sequence[LeafResult]) -> list[str]:
+    """`['y'] improved: error to truth 0.0099 -> 1.8e-07`, for each leaf beyond its tolerance whose truth is known."""
+    return [
+        f"{leaf.path} {leaf.verdict}: error to truth {_error(leaf.error_to_truth.golden)} -> "
+        f"{_error(leaf.error_to_truth.actual)}"
+        for leaf in leaves
+        if leaf.reason and leaf.verdict and leaf.error_to_truth
+    ]
+
+
+def _error(value: float) -> str:
+    return "infinite" if value >= sys.float_info.max else f"{value:.2g}"

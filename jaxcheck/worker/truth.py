@@ -1,0 +1,112 @@
+"""The truth of a case, and how far its outputs wander for no reason: what a blessing stores beside the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcheck.goldens.leaf import Leaf, Tree
+from jaxcheck.worker import internals
+from jaxcheck.worker.inputs import Arguments
+from jaxcheck.worker.program import flat_function
+from jaxcheck.worker.shadow import Policy, Shadow, wide_dtype
+from jaxcheck.worker.trees import key_path, tree_of, unique
+
+# Each is believed only where it changes the compiled program or its bits: some releases ignore some of them.
+KNOBS: dict[str, dict[str, Any]] = {
+    "no fusion": {"xla_disable_hlo_passes": "fusion"},
+    "no algebraic simplifier": {"xla_disable_hlo_passes": "algsimp"},
+    "no excess precision": {"xla_allow_excess_precision": False},
+}
+DRAWS = 4
+
+
+def float_truth(kernel: Callable[..., Any], arguments: Arguments) -> tuple[Tree, dict[str, Any]]:
+    """(the float leaves of the outputs in float64 or complex128, what is to be said of them).
+
+    A kernel that computes in bfloat16, float16 or float8 is held to what its casts allow (`quantised`), any other to
+    the real numbers (`ideal`). Raises NoShadow, or what the kernel raises.
+    """
+    function, flat = flat_function(kernel, arguments)
+    jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*flat)
+    policy: Policy = "quantised" if any(_is_narrow(leaf) for leaf in [*flat, *jax.tree.leaves(shapes)]) else "ideal"
+    shadow = Shadow(policy)
+    _, high = shadow.run(jaxpr, flat, [shadow.lift(leaf) for leaf in flat])
+    paths = unique([key_path(path) for path, _ in jax.tree_util.tree_flatten_with_path(shapes)[0]])
+    leaves = [
+        Leaf.of(path, np.asarray(value))
+        for path, value in zip(paths, high, strict=True)
+        if not internals.is_key(value) and wide_dtype(value.dtype) is not None
+    ]
+    flips = [f"{flip.primitive} in {flip.scope or 'no scope'} ({flip.line})" for flip in shadow.flips]
+    return by_path(leaves), {"policy": policy, "flips": flips}
+
+
+def by_path(leaves: list[Leaf]) -> Tree:
+    """Some leaves of a tree, as a dict by their paths."""
+    ordered = sorted(leaves, key=lambda leaf: leaf.path)
+    return Tree({"dict": {leaf.path: "*" for leaf in ordered}}, tuple(ordered))
+
+
+def _is_narrow(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating)) and np.dtype(leaf.dtype).itemsize < 4
+
+
+def noise(kernel: Callable[..., Any], arguments: Arguments) -> dict[str, dict[str, float]]:
+    """{leaf: {"inputs": …, "knobs": …, "modes": …}}: max |change| relative to max |value| of each float leaf.
+
+    `inputs` moves every float input by one ULP up or down, at random with a fixed seed, DRAWS times; `knobs` compiles
+    with other options; `modes` is the plain call against jit.
+    """
+    function, flat = flat_function(kernel, arguments)
+    jitted = jax.jit(function)
+    base = _floats(jitted(*flat))
+    found: dict[str, dict[str, float]] = {path: {"inputs": 0.0, "knobs": 0.0, "modes": 0.0} for path in base}
+    generator = np.random.default_rng(0)
+    for _ in range(DRAWS):
+        _widen(found, "inputs", base, _floats(jitted(*[_one_ulp(leaf, generator) for leaf in flat])))
+    lowered = jitted.lower(*flat)
+    text = lowered.compile().as_text()
+    for options in KNOBS.values():
+        try:
+            compiled = lowered.compile(compiler_options=options)
+            if compiled.as_text() != text:
+                _widen(found, "knobs", base, _floats(compiled(*flat)))
+        except Exception:  # noqa: S112  an option that this release does not know is no knob
+            continue
+    _widen(found, "modes", base, _floats(function(*flat)))
+    return found
+
+
+def _floats(outputs: Any) -> dict[str, np.ndarray]:
+    leaves = tree_of(outputs).leaves
+    wide = {leaf.path: leaf.array() for leaf in leaves if leaf.impl is None}
+    return {
+        path: array.astype(np.dtype(target))
+        for path, array in wide.items()
+        if (target := wide_dtype(array.dtype)) is not None
+    }
+
+
+def _widen(
+    found: dict[str, dict[str, float]], kind: str, base: dict[str, np.ndarray], other: dict[str, np.ndarray]
+) -> None:
+    for path, values in base.items():
+        finite = np.isfinite(values) & np.isfinite(other[path])
+        scale = float(np.abs(values[finite]).max(initial=0.0))
+        moved = float(np.abs(values[finite] - other[path][finite]).max(initial=0.0))
+        found[path][kind] = max(found[path][kind], moved / scale if scale else moved)
+
+
+def _one_ulp(leaf: Any, generator: np.random.Generator) -> Any:
+    """The leaf with every float element at one of its two neighbours; zeros and non-finite elements stay."""
+    if internals.is_key(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating) or np.dtype(leaf.dtype).itemsize < 4:
+        return leaf
+    values = np.asarray(leaf)
+    towards = np.where(generator.integers(0, 2, values.shape) == 1, np.inf, -np.inf).astype(values.dtype)
+    moved = np.nextafter(values, towards)
+    return jax.device_put(np.where((values == 0) | ~np.isfinite(values), values, moved))
