@@ -139,8 +139,29 @@ class Finding(Model):
         "tolerance",
         "output",
         "truth",
+        "determinism",
+        "keys",
+        "gradient",
+        "sharding",
     ]
     message: str
+
+
+class Latency(Model):
+    """Seconds a call takes after warm-up, as a distribution, with what the machine did meanwhile.
+
+    `first` is the first call, which traces and compiles; `spread` is (p90 - p10) / p50.
+    """
+
+    samples: int
+    first: float
+    min: float
+    p50: float
+    p90: float
+    p99: float
+    max: float
+    spread: float
+    conditions: dict[str, str] = Field(default_factory=dict)
 
 
 class CheckResult(Model):
@@ -157,6 +178,7 @@ class CheckResult(Model):
     trace_seconds: float | None = None
     compile_seconds: float | None = None
     compiles: int | None = None
+    latency: Latency | None = None
     leaves: tuple[LeafResult, ...] = ()
     against: dict[Against, tuple[LeafResult, ...]] = Field(default_factory=dict)
     findings: tuple[Finding, ...] = ()

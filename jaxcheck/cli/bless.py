@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jaxcheck.cli.options import Project
     from jaxcheck.execution.bless import CaseFacts, Decision
     from jaxcheck.execution.truth import Known
+    from jaxcheck.goldens.store import GoldenStore
     from jaxcheck.registry.select import Selection
     from jaxcheck.results import Run
 
@@ -98,7 +99,7 @@ def stop_without_reason(reason: str | None, yes: bool) -> None:
         raise UsageError("a blessing needs a reason", hint='jaxcheck bless … --reason "why the numbers moved"')
 
 
-def candidates_of(project: Project) -> opt.GoldenStore:
+def candidates_of(project: Project) -> GoldenStore:
     from jaxcheck.goldens.store import GoldenStore
 
     return GoldenStore(project.state.candidates)

@@ -14,7 +14,9 @@ def check(
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     shipped: opt.Shipped = False,
-    static: Annotated[bool, typer.Option("--static", help="Without a worker: names are looked up, not imported.")] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="Without a worker: names are looked up, not imported.")
+    ] = False,
 ) -> None:
     """Check the registry, every dotted name and every golden, without running a kernel.
 
@@ -27,9 +29,9 @@ def check(
 
     read = opt.open_registry(registry, shipped)
     store = GoldenStore(opt.goldens_folder(read, goldens))
-    faults = check_names(read) if static else name_faults(read)
+    faults, ambiguous = (check_names(read), []) if static else name_faults(read)
     problems, remarks = golden_faults(read, store)
-    for remark in remarks:
+    for remark in [*ambiguous, *remarks]:
         print(f"note: {remark}", file=sys.stderr)
     if faults or problems:
         raise RegistryError([*faults, *problems])

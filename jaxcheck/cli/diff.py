@@ -72,7 +72,8 @@ def show_case(recipe: Recipe, case: str, goldens: GoldenStore, candidates: Golde
             if old.outputs is None or new.outputs is None:
                 print(f"  was {_kind(old.outputs)}, is now {_kind(new.outputs)}")
                 return
-            findings, leaves = Comparison(recipe, str(made)).trees("golden", old.outputs, new.outputs, "differs")
+            comparison = Comparison(recipe, str(made), new.inputs)
+            findings, leaves = comparison.trees("golden", old.outputs, new.outputs, "differs")
             for finding in findings:
                 print(plain_text(f"  {finding.message}"))
             for leaf in leaves:

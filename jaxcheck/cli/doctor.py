@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -25,10 +26,11 @@ def doctor(
     from jaxcheck.errors import Exit, JaxcheckError
 
     worst = Exit.PASSED
-    for title, examine in (
-        ("JAX", lambda: examine_jax(backend)),
-        ("project", lambda: examine_project(registry, goldens, state)),
-    ):
+    examinations: dict[str, Callable[[], list[str]]] = {
+        "JAX": lambda: examine_jax(backend),
+        "project": lambda: examine_project(registry, goldens, state),
+    }
+    for title, examine in examinations.items():
         try:
             lines = examine()
         except JaxcheckError as error:

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from jaxcheck import __version__
+from jaxcheck.cli.bench import bench
 from jaxcheck.cli.bless import bless, reject
 from jaxcheck.cli.check import check
 from jaxcheck.cli.diff import diff
@@ -59,6 +60,7 @@ app.command("list", rich_help_panel=EVERY_DAY)(list_)
 app.command("reject", rich_help_panel=GOLDENS)(reject)
 app.command("show", rich_help_panel=GOLDENS)(show)
 app.command("diff", rich_help_panel=GOLDENS)(diff)
+app.command("bench", rich_help_panel=PROJECT)(bench)
 app.command("check", rich_help_panel=PROJECT)(check)
 app.command("doctor", rich_help_panel=PROJECT)(doctor)
 
@@ -71,7 +73,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     pass
 

@@ -43,19 +43,23 @@ RegistryFile = Annotated[
 ]
 GoldensFolder = Annotated[
     Path | None,
-    typer.Option("--goldens", envvar="JAXCHECK_GOLDENS", help="Else goldens/ beside the registry.", rich_help_panel=WHERE),
+    typer.Option(
+        "--goldens", envvar="JAXCHECK_GOLDENS", help="Else goldens/ beside the registry.", rich_help_panel=WHERE
+    ),
 ]
 StateFolder = Annotated[
     Path | None,
-    typer.Option("--state", envvar="JAXCHECK_STATE", help="Else .jaxcheck/ beside the registry.", rich_help_panel=WHERE),
+    typer.Option(
+        "--state", envvar="JAXCHECK_STATE", help="Else .jaxcheck/ beside the registry.", rich_help_panel=WHERE
+    ),
 ]
-Shipped = Annotated[
-    bool, typer.Option("--shipped", help="The recipes that come with jaxcheck.", rich_help_panel=WHERE)
-]
+Shipped = Annotated[bool, typer.Option("--shipped", help="The recipes that come with jaxcheck.", rich_help_panel=WHERE)]
 Backend = Annotated[
     str | None,
     typer.Option(
-        "--backend", envvar="JAXCHECK_BACKEND", help="cpu, gpu, tpu or a plugin's name; else what JAX picks.",
+        "--backend",
+        envvar="JAXCHECK_BACKEND",
+        help="cpu, gpu, tpu or a plugin's name; else what JAX picks.",
         rich_help_panel=HOW,
     ),
 ]
@@ -65,7 +69,18 @@ Jobs = Annotated[
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", envvar="JAXCHECK_TIMEOUT", min=0.1, help="Seconds a check may take.", rich_help_panel=HOW),
+    typer.Option(
+        "--timeout", envvar="JAXCHECK_TIMEOUT", min=0.1, help="Seconds a check may take.", rich_help_panel=HOW
+    ),
+]
+Repeat = Annotated[
+    int,
+    typer.Option(
+        "--repeat", envvar="JAXCHECK_REPEAT", min=1, help="Calls a check; their bits must agree.", rich_help_panel=HOW
+    ),
+]
+Samples = Annotated[
+    int, typer.Option("--latency", min=0, help="Time so many calls after warm-up.", rich_help_panel=HOW)
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the totals and the first lines of failures.")]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Every check; twice: every leaf.")]

@@ -33,6 +33,8 @@ def run(
     backend: opt.Backend = None,
     jobs: opt.Jobs = None,
     timeout: opt.Timeout = None,
+    repeat: opt.Repeat = 1,
+    latency: opt.Samples = 0,
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     state: opt.StateFolder = None,
@@ -43,7 +45,7 @@ def run(
 ) -> None:
     """Run recipes eagerly and under jit, and compare them with their goldens.
 
-    Examples: `jaxcheck run`, `jaxcheck run newton-sqrt --mode jit`, `jaxcheck run --tag seed --backend gpu -o report.json`.
+    Examples: `jaxcheck run`, `jaxcheck run newton-sqrt --mode jit`, `jaxcheck run --tag seed -o report.json`.
     Goldens are never written: what differs is left as a candidate for `jaxcheck bless`.
     """
     with early_worker(backend) as spare:
@@ -58,7 +60,15 @@ def run(
         failed = opt.last_failed_ids(project.state) if last_failed else None
         selection = opt.selection_of(names, tag, k, mode, failed)
         with progress(project.registry, selection) as report:
-            asked = Options(backend=backend, jobs=jobs, timeout=timeout, command=" ".join(sys.argv[1:]), report=report)
+            asked = Options(
+                backend=backend,
+                jobs=jobs,
+                timeout=timeout,
+                repeat=repeat,
+                latency=latency,
+                command=" ".join(sys.argv[1:]),
+                report=report,
+            )
             result = execute(project.registry, selection, project.goldens, project.state, asked, spare)
     project.state.save(result)
     deliver(result, output or [], -1 if quiet else verbose)
@@ -83,9 +93,12 @@ def deliver(result: Run, output: list[Path], verbosity: int) -> None:
 
     from jaxcheck.report.console import render
     from jaxcheck.report.formats import write_report
+    from jaxcheck.report.lines import latency_lines
 
     for path in output:
         write_report(result, path)
+    for line in latency_lines(result.results):
+        print(line)
     Console(soft_wrap=False, highlight=False).print(render(result, verbosity))
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jaxcheck.cli import options as opt
+
+if TYPE_CHECKING:
+    from jaxcheck.goldens.golden import Golden
 
 
 def show(
@@ -15,7 +18,9 @@ def show(
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     shipped: opt.Shipped = False,
-    backend: Annotated[str | None, typer.Option("--backend", help="The golden of this backend, if it has its own.")] = None,
+    backend: Annotated[
+        str | None, typer.Option("--backend", help="The golden of this backend, if it has its own.")
+    ] = None,
     elements: Annotated[int, typer.Option("--elements", min=1, help="Elements printed of an array.")] = 50,
 ) -> None:
     """Print a golden as text: inputs, outputs, tolerances, and who blessed them, when, where and why."""
@@ -40,7 +45,7 @@ def show(
             print(line)
 
 
-def _load(recipe: str, folder: Path, backend: str | None) -> opt.Golden | None:
+def _load(recipe: str, folder: Path, backend: str | None) -> Golden | None:
     from jaxcheck.goldens.store import GoldenStore
 
     return GoldenStore(folder).load(recipe, backend)

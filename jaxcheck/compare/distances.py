@@ -227,3 +227,25 @@ def _byte_ranks(dtype: np.dtype[Any]) -> Array:
     values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
     ranks: Array = np.searchsorted(np.unique(values), values).astype(np.int16)
     return ranks
+
+
+def ulp_distances(golden: Array, actual: Array) -> Array:
+    """Representable values from golden to actual, of every element; 0 where either is NaN or infinite.
+
+    Of real numbers and integers, in any shape and layout.
+    """
+    native = golden.dtype.newbyteorder("=")
+    flat_golden, flat_actual = (np.ascontiguousarray(array, native).reshape(-1) for array in (golden, actual))
+    if is_integer(golden.dtype):
+        integers = _as_builtin_integers(flat_golden), _as_builtin_integers(flat_actual)
+        return _gaps(*integers, Buffers()).reshape(golden.shape)
+    finite = np.isfinite(flat_golden.astype(np.float64)) & np.isfinite(flat_actual.astype(np.float64))
+    counts = _gaps(_all_ordinals(flat_golden), _all_ordinals(flat_actual), Buffers())
+    return np.where(finite, counts, 0).reshape(golden.shape)
+
+
+def _all_ordinals(values: Array) -> Array:
+    if values.itemsize == 1:
+        return _byte_ranks(values.dtype)[values.view(np.uint8)]
+    words = values.view(f"i{values.itemsize}")
+    return _ordinals(words, np.empty_like(words), np.empty_like(words))

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from jaxcheck.compare.arrays import compare_arrays
 from jaxcheck.compare.distances import Array
-from jaxcheck.results import LeafResult, Statistics, ToleranceUsed, Worst
+from jaxcheck.compare.eigh import eigh
+from jaxcheck.compare.kl import kl
+from jaxcheck.compare.permutation import permutation
+from jaxcheck.compare.plain import allclose, exact
+from jaxcheck.compare.qr import qr
+from jaxcheck.compare.subject import Comparator, ParameterError, Subject, Surroundings, Tolerance
+from jaxcheck.compare.svd import svd
+from jaxcheck.compare.topk import topk
+from jaxcheck.compare.ulp import ulp
+from jaxcheck.results import LeafResult
 
-NONFINITE = {"nan": "NaN", "inf": "inf", "-inf": "-inf"}
+__all__ = ["COMPARATORS", "ParameterError", "Surroundings", "compare_leaf", "signature_difference"]
 
-
-class Tolerance(Protocol):
-    """What a comparator may allow, and who said so."""
-
-    @property
-    def rtol(self) -> float: ...
-    @property
-    def atol(self) -> float: ...
-    @property
-    def source(self) -> str: ...
+# Their parameters are described, for the registry, by the blocks of the same names in jaxcheck/registry/schema.py.
+COMPARATORS: dict[str, Comparator] = {
+    "allclose": allclose,
+    "exact": exact,
+    "ulp": ulp,
+    "eigh": eigh,
+    "svd": svd,
+    "qr": qr,
+    "topk": topk,
+    "permutation": permutation,
+    "kl": kl,
+}
 
 
 class Signature(Protocol):
@@ -35,18 +44,6 @@ class Signature(Protocol):
     def weak_type(self) -> bool: ...
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What a comparator says of two arrays; `reason` is None where they are equal enough."""
-
-    statistics: Statistics
-    tolerance: ToleranceUsed
-    reason: str | None
-
-
-Comparator = Callable[[Array, Array, Tolerance, str], Judgement]
-
-
 def compare_leaf(
     path: str,
     dtype_name: str,
@@ -56,15 +53,19 @@ def compare_leaf(
     comparator: str = "allclose",
     *,
     against: str = "golden",
+    parameters: Mapping[str, Any] | None = None,
+    around: Surroundings | None = None,
 ) -> LeafResult:
     """The leaf at `path` compared with its golden: arrays of one shape and dtype (see `signature_difference`).
 
     `dtype_name` is JAX's name of the dtype, `against` what `golden` is called in the reason (`eager`, `reference`).
-    Raises ValueError for an unknown comparator, and what `compare_arrays` raises.
+    `parameters` are the comparator's, `around` the other leaves and the inputs that these may name. Raises ValueError
+    for an unknown comparator, ParameterError for parameters that do not fit, and what `compare_arrays` raises.
     """
     if comparator not in COMPARATORS:
         raise ValueError(f"{path}: no comparator {comparator!r}; valid: {', '.join(COMPARATORS)}")
-    judgement = COMPARATORS[comparator](golden, actual, tolerance, against)
+    subject = Subject(path, golden, actual, tolerance, against, parameters or {}, around or Surroundings())
+    judgement = COMPARATORS[comparator](subject)
     return LeafResult(
         path=path,
         dtype=dtype_name,
@@ -73,27 +74,6 @@ def compare_leaf(
         reason=judgement.reason,
         **dict(judgement.statistics),
     )
-
-
-def allclose(golden: Array, actual: Array, tolerance: Tolerance, against: str) -> Judgement:
-    """Every element within atol + rtol * |golden|."""
-    statistics = compare_arrays(golden, actual, rtol=tolerance.rtol, atol=tolerance.atol)
-    used = ToleranceUsed(rtol=tolerance.rtol, atol=tolerance.atol, source=tolerance.source)
-    return Judgement(statistics, used, _reason(statistics, used, golden.dtype, against))
-
-
-def exact(golden: Array, actual: Array, tolerance: Tolerance, against: str) -> Judgement:
-    """Every bit, whatever the tolerance: the sign of a zero and the payload of a NaN count too."""
-    used = ToleranceUsed(rtol=0.0, atol=0.0, source="comparator: exact")
-    statistics = compare_arrays(golden, actual, rtol=0.0, atol=0.0)
-    reason = _reason(statistics, used, golden.dtype, against)
-    other_bits = statistics.size - statistics.bit_equal
-    if reason is None and other_bits:
-        reason = f"{other_bits:,} of {statistics.size:,} have other bits: the sign of a zero, or another NaN"
-    return Judgement(statistics, used, reason)
-
-
-COMPARATORS: dict[str, Comparator] = {"allclose": allclose, "exact": exact}
 
 
 def signature_difference(golden: Signature, actual: Signature, *, against: str = "golden") -> str | None:
@@ -107,45 +87,3 @@ def signature_difference(golden: Signature, actual: Signature, *, against: str =
         weak = "is weakly typed, {} is not" if actual.weak_type else "is not weakly typed, {} is"
         differences.append(weak.format(against))
     return "; ".join(differences) or None
-
-
-def _reason(statistics: Statistics, tolerance: ToleranceUsed, dtype: Any, against: str) -> str | None:
-    worst = statistics.worst
-    if statistics.mismatched == 0 or worst is None:
-        return None
-    if statistics.nonfinite:
-        return _nonfinite_reason(statistics, worst, dtype, against)
-    beyond = "beyond tolerance" if tolerance.rtol or tolerance.atol else "differ"
-    factor = f" {times(statistics.violation_ratio)}" if worst.allowed else ""
-    allowed = f", allowed {worst.allowed:.2g}" if tolerance.rtol or tolerance.atol else ""
-    values = f"{_text(worst.actual, dtype)} was {_text(worst.golden, dtype)}"
-    count = f"{statistics.mismatched:,} of {statistics.size:,} {beyond}"
-    return f"{count}, worst{factor}{_at(worst)}: {values}{allowed}"
-
-
-def _nonfinite_reason(statistics: Statistics, worst: Worst, dtype: Any, against: str) -> str:
-    where = f"{_text(worst.actual, dtype)}{_at(worst)} where {against} has {_text(worst.golden, dtype)}"
-    if statistics.mismatched == 1:
-        return where
-    others = statistics.mismatched - statistics.nonfinite
-    finite = f", {others:,} more beyond tolerance" if others else ""
-    return f"{where}; {statistics.nonfinite:,} of {statistics.size:,} disagree in NaN or infinity{finite}"
-
-
-def _at(worst: Worst) -> str:
-    return f" at {list(worst.index)}" if worst.index else ""
-
-
-def _text(value: bool | int | float | str, dtype: Any) -> str:
-    """With as few digits as tell the value from its neighbours in its own dtype."""
-    if isinstance(value, str):
-        return NONFINITE.get(value, value)
-    return str(dtype.type(value)) if isinstance(value, float) else str(value)
-
-
-def times(ratio: float) -> str:
-    """`12.3 x`; what is above 1 never reads as 1."""
-    digits = 3
-    while digits < 17 and float(f"{ratio:.{digits}g}") <= 1 < ratio:
-        digits += 1
-    return f"{ratio:.{digits}g} x"

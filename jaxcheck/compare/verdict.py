@@ -30,7 +30,7 @@ def verdict(*, unchanged: bool, within: bool, golden_error: float | None, actual
 
 
 def error_to_truth(array: Array, truth: Array) -> float:
-    """max |array - truth| relative to max |truth|, over all elements; shapes are equal, `truth` is float64 or complex128.
+    """max |array - truth| relative to max |truth|; shapes are equal, `truth` is float64 or complex128.
 
     NaN must meet NaN and an infinity its like: else the error is infinite. A truth of zeros is compared absolutely.
     """

@@ -36,6 +36,10 @@ BRAKES: Mapping[str, str] = {
     "nonfinite": "a non-finite value is new, or not allowed",
     "mutation": "the kernel changes its arguments",
     "config": "the kernel changes its process",
+    "determinism": "the kernel gives other bits at every call",
+    "keys": "a PRNG key is used twice",
+    "gradient": "the gradient is wrong",
+    "sharding": "an output is not sharded as the recipe says",
     "backend": "the golden was made on another backend",
     "truth": "the reference and the kernel in float64 contradict one another",
 }
@@ -64,7 +68,7 @@ class Decision:
 
 
 def decide(facts: CaseFacts, *, everything: bool, allowed: Collection[str]) -> Decision:
-    """The policy of `bless`: only what fails, is missing or stale (or everything), and no brake that nobody released."""
+    """The policy: only what fails, is missing or stale (or everything), and no brake that nobody released."""
     if facts.orphan:
         return Decision("drop", "the registry no longer has this case")
     held = [brake for brake in BRAKES if brake in facts.brakes and brake not in allowed]
@@ -175,9 +179,8 @@ def promote(
     """
     written = []
     for name in dict.fromkeys(facts.recipe for facts, _ in decisions):
-        chosen = {
-            action: [f.case for f, d in decisions if f.recipe == name and d.action == action] for action in ACTIONS
-        }
+        of_recipe = [(facts.case, decision.action) for facts, decision in decisions if facts.recipe == name]
+        chosen = {action: [case for case, taken in of_recipe if taken == action] for action in ACTIONS}
         if not chosen["bless"] and not chosen["drop"]:
             continue
         target = _target_backend(goldens, name, run, backend)
@@ -316,9 +319,8 @@ def fresh_run(run: Run | None, registry: Registry, selection: Selection, backend
         done.setdefault(result.recipe, {}).setdefault(result.case, set()).add(result.mode)
     for recipe in recipes:
         cases = done.get(recipe.name, {})
-        complete = [
-            set(recipe.modes) <= modes for case, modes in cases.items() if case in recipe.cases or recipe.inputs
-        ]
+        known = [modes for case, modes in cases.items() if case in recipe.cases or recipe.inputs]
+        complete = [set(recipe.modes) <= modes for modes in known]
         if not cases or not all(complete) or not set(recipe.cases) <= set(cases):
             return None
     chosen = [r for r in run.results if _selected(registry, selection, recipes, r)]

@@ -87,7 +87,9 @@ def tolerances_in_force(recipe: Recipe, outputs: Tree | None, backend: str) -> d
     return found
 
 
-def replace_candidates(store: GoldenStore, recipe: str, changes: Mapping[str, GoldenCase], ran: Collection[str]) -> None:
+def replace_candidates(
+    store: GoldenStore, recipe: str, changes: Mapping[str, GoldenCase], ran: Collection[str]
+) -> None:
     """What this run found replaces what an earlier one left for the same cases; the others keep theirs."""
     path = store.path(recipe)
     if not changes and not path.exists():

@@ -6,7 +6,7 @@ import hashlib
 import shlex
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 from jaxcheck.errors import GoldenError, UsageError
 from jaxcheck.execution.candidates import candidate_case, replace_candidates
 from jaxcheck.execution.judge import GoldenView, Outcome, check_id, judge_case
+from jaxcheck.execution.latency import distribution
 from jaxcheck.execution.process import Death
 from jaxcheck.execution.session import Session
 from jaxcheck.goldens.exchange import read_tree
@@ -22,9 +23,10 @@ from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Position, Recipe, Registry
 from jaxcheck.registry.select import Selection, unmatched_cases, wants
-from jaxcheck.results import CheckResult, Environment, Finding, Status
+from jaxcheck.results import CheckResult, Environment, Finding, Latency, Status
 
 ANY_CASE = "*"
+TIMED_MODES = ("eager", "jit", "disable_jit")
 CANDIDATE_STATUSES = frozenset({Status.FAIL, Status.MISSING, Status.STALE})
 
 
@@ -41,6 +43,8 @@ class Assignment:
     scratch: Path
     judges: Executor
     timeout: float | None = None
+    repeat: int = 1
+    latency: int = 0
     all_modes: bool = False
     keep_all: bool = False
     report: Callable[[CheckResult], None] = lambda result: None
@@ -195,13 +199,26 @@ def recipe_message(recipe: Recipe, root: str) -> dict[str, Any]:
         "name": recipe.name,
         "kernel": recipe.kernel,
         "static": list(recipe.static),
-        "config": {name: value for name, value in recipe.config.items() if name not in ("enable_x64", "jax_enable_x64")},
+        "config": {name: value for name, value in recipe.config.items() if name != "enable_x64"},
         "reference": recipe.reference,
         "properties": list(recipe.properties),
         "inputs": recipe.inputs,
+        "compares_inputs": any(rule.inputs() for rule in recipe.outputs.values()),
+        "options": mode_options(recipe),
+        "allow_key_reuse": recipe.allow_key_reuse,
         "cases": {name: dict(case.args or {}) for name, case in recipe.cases.items()},
         "root": root,
     }
+
+
+def mode_options(recipe: Recipe) -> dict[str, Any]:
+    """{mode: what the recipe says of it}, for modes that take options."""
+    said: dict[str, Any] = {"vmap": [asdict(batch) for batch in recipe.vmap]}
+    if recipe.grad:
+        said["grad"] = asdict(recipe.grad)
+    if recipe.sharded:
+        said["sharded"] = {"devices": recipe.devices, **asdict(recipe.sharded)}
+    return said
 
 
 def _cases(run: RecipeRun) -> list[CheckResult]:
@@ -234,7 +251,7 @@ def _cases(run: RecipeRun) -> list[CheckResult]:
 def _judge(
     run: RecipeRun, name: str, outcomes: list[Outcome], view: GoldenView
 ) -> tuple[GoldenView, list[CheckResult]]:
-    differ = next((outcome.reply["inputs_differ"] for outcome in outcomes if outcome.reply.get("inputs_differ")), [])
+    differ: list[str] = next((o.reply["inputs_differ"] for o in outcomes if o.reply.get("inputs_differ")), [])
     if differ:
         reason = f"the inputs changed since the golden was blessed: {', '.join(differ)}"
         view = GoldenView("stale", reason, bless_command(run.recipe), view.path, view.case)
@@ -320,6 +337,7 @@ def _outcome(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Outcome:
                 "mode": mode,
                 "stored": _stored(view),
                 "folder": str(_folder(run, name)),
+                "repeat": run.work.repeat,
             },
             run.timeout(name),
         )
@@ -330,7 +348,20 @@ def _outcome(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Outcome:
     assert isinstance(reply, dict)
     outputs = read_tree(reply["outputs"])[0] if "outputs" in reply else None
     reference = read_tree(reply["reference"])[0] if "reference" in reply else None
-    return Outcome(mode, reply, None, outputs, reference, stdout, stderr)
+    pairs = [(words, read_tree(one)[0], read_tree(other)[0]) for words, one, other in reply.get("pairs", ())]
+    inputs = read_tree(reply["given"])[0] if "given" in reply else None
+    timed = _latency(run, name, mode, view) if run.work.latency and reply["outcome"] == "value" else None
+    return Outcome(mode, reply, None, outputs, reference, stdout, stderr, tuple(pairs), inputs, timed)
+
+
+def _latency(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Latency | None:
+    """The distribution of the calls' times, for modes that are one call; a kernel that dies over it has none."""
+    if mode not in TIMED_MODES or _prepare(run) is not None:
+        return None
+    request = {"op": "latency", "recipe": run.recipe.name, "case": name, "mode": mode, "stored": _stored(view)}
+    reply = run.session.request({**request, "samples": run.work.latency}, run.timeout(name))
+    run.session.output()
+    return None if isinstance(reply, Death) or "samples" not in reply else distribution(reply)
 
 
 def _candidate(

@@ -9,15 +9,21 @@ from jaxcheck.execution.conduct import recipe_message
 from jaxcheck.execution.process import Death
 from jaxcheck.execution.run import launch_for, needs_of
 from jaxcheck.execution.session import Session
+from jaxcheck.execution.verdicts import floor_of, scale_of
+from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.store import GoldenStore
-from jaxcheck.registry.model import Recipe, Registry
+from jaxcheck.registry.model import OutputRule, Recipe, Registry
+from jaxcheck.registry.tolerance import output_rule
 
 LARGE_GOLDEN = 10 << 20
+HIDING_FLOORS = 1000.0
+UNSTABLE_FLOOR = 1e-3
 
 
-def name_faults(registry: Registry) -> list[Fault]:
-    """Every dotted name and every argument, found by importing them in a worker."""
+def name_faults(registry: Registry) -> tuple[list[Fault], list[str]]:
+    """(faults in dotted names and arguments, remarks on outputs that are not unique), found by a worker."""
     faults: list[Fault] = []
+    remarks: list[str] = []
     by_needs: dict[object, list[Recipe]] = {}
     for recipe in registry.recipes.values():
         by_needs.setdefault(needs_of(recipe), []).append(recipe)
@@ -25,17 +31,20 @@ def name_faults(registry: Registry) -> list[Fault]:
         session = Session(launch_for(registry, None), needs_of(recipes[0]))
         try:
             for recipe in recipes:
-                faults += _ask(session, recipe, registry.root)
+                cases, found = _ask(session, recipe, registry.root)
+                faults += found
+                remarks += [] if found else _ambiguities(session, recipe, cases)
         finally:
             session.close()
-    return sorted(faults)
+    return sorted(faults), remarks
 
 
-def _ask(session: Session, recipe: Recipe, root: str) -> list[Fault]:
+def _ask(session: Session, recipe: Recipe, root: str) -> tuple[list[str], list[Fault]]:
+    """(names of the recipe's cases, faults)"""
     session.start()
     reply = session.request({"op": "prepare", "recipe": recipe_message(recipe, root)}, recipe.timeout)
     if isinstance(reply, Death):
-        return [recipe.locate("kernel").fault(f"importing it killed the worker: {reply.reason}")]
+        return [], [recipe.locate("kernel").fault(f"importing it killed the worker: {reply.reason}")]
     found = []
     for case, argument, text in reply["faults"]:
         if case is None:
@@ -45,7 +54,23 @@ def _ask(session: Session, recipe: Recipe, root: str) -> list[Fault]:
         else:
             keys = ("cases", case, "args", argument) if argument else ("cases", case)
         found.append(recipe.locate(*keys).fault(text))
-    return found
+    return reply["cases"], found
+
+
+def _ambiguities(session: Session, recipe: Recipe, cases: Sequence[str]) -> list[str]:
+    """Outputs that are compared element by element though they are not unique, as a first case shows them."""
+    case = next((name for name in cases if not recipe.case(name).raises), None)
+    if case is None:
+        return []
+    reply = session.request({"op": "ambiguous", "recipe": recipe.name, "case": case}, recipe.timeout)
+    if isinstance(reply, Death):
+        return []
+    return [
+        f"{recipe.locate('outputs')}: {recipe.name}: {path} holds {what}; "
+        f"it is compared element by element (see `comparator: {{{comparator}: …}}` under outputs)"
+        for path, (what, comparator) in reply["outputs"].items()
+        if (output_rule(recipe, path) or OutputRule()).comparator == "allclose"
+    ]
 
 
 def _named(recipe: Recipe, text: str) -> str:
@@ -89,8 +114,32 @@ def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[str]:
                 remarks.append(f"{recipe.name}::{case}: in the golden, not in the registry")
             elif held.hash != recipe.case_hash(case):
                 remarks.append(f"{recipe.name}::{case}: stale, the recipe changed since it was blessed")
-        remarks += [f"{recipe.name}::{case}: not in the golden yet" for case in recipe.cases if case not in golden.cases]
+            remarks += [f"{recipe.name}::{case}: {text}" for text in tolerance_remarks(recipe, held)]
+        absent = [case for case in recipe.cases if case not in golden.cases]
+        remarks += [f"{recipe.name}::{case}: not in the golden yet" for case in absent]
         size = golden.path.stat().st_size
     if size > LARGE_GOLDEN:
-        remarks.append(f"{golden.path.name} has {size >> 20} MiB: a smaller case, or a slice of its output, serves as well")
+        remarks.append(f"{golden.path.name} has {size >> 20} MiB: a smaller case, or a slice of it, serves as well")
+    return remarks
+
+
+def tolerance_remarks(recipe: Recipe, golden: GoldenCase) -> list[str]:
+    """Tolerances that the measured noise floor says are too wide, or too tight to be kept."""
+    remarks = []
+    backend = str(golden.blessing.environment.get("backend", "cpu"))
+    for leaf in golden.outputs.leaves if golden.outputs else ():
+        floor = floor_of(golden, leaf.path)
+        tolerance = recipe.tolerance(leaf.path, leaf.dtype, backend)
+        if not floor or tolerance is None or not (scale := scale_of(leaf)):
+            continue
+        # Inputs are stored bit for bit: only what a compiler may do moves an output for no reason.
+        compiler = floor_of(golden, leaf.path, "knobs", "modes") or 0.0
+        allowed = (tolerance.atol + tolerance.rtol * scale) / scale
+        if floor > UNSTABLE_FLOOR:
+            remarks.append(f"{leaf.path} is ill-conditioned: its noise floor is {floor:.1e} of its scale")
+        elif allowed > HIDING_FLOORS * floor:
+            of_floor = f"{allowed / floor:.2g} noise floors ({tolerance.source})"
+            remarks.append(f"{leaf.path}: a tolerance of {of_floor} hides changes")
+        elif allowed < compiler:
+            remarks.append(f"{leaf.path}: its tolerance ({tolerance.source}) is less than compiling alone may move it")
     return remarks

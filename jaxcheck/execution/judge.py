@@ -10,20 +10,32 @@ from typing import Any, Literal
 
 import numpy as np
 
+from jaxcheck.compare.arrays import compare_arrays
+from jaxcheck.compare.distances import is_integer
 from jaxcheck.compare.finite import first_nonfinite
-from jaxcheck.compare.leaves import compare_leaf, signature_difference
+from jaxcheck.compare.leaves import ParameterError, Surroundings, compare_leaf, signature_difference
 from jaxcheck.execution import verdicts
 from jaxcheck.execution.process import Death
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.goldens.structure import describe_difference
-from jaxcheck.registry.model import Case, Raises, Recipe
+from jaxcheck.registry.model import (
+    BOUNDED_BY_THEMSELVES,
+    DERIVED_MODES,
+    Case,
+    OutputRule,
+    Raises,
+    Recipe,
+    Tolerance,
+)
+from jaxcheck.registry.tolerance import output_rule
 from jaxcheck.results import (
     Against,
     CapturedWarning,
     CheckResult,
     Environment,
     Finding,
+    Latency,
     LeafResult,
     Status,
     ToleranceUsed,
@@ -44,6 +56,9 @@ class Outcome:
     reference: Tree | None = None
     stdout: str = ""
     stderr: str = ""
+    pairs: tuple[tuple[str, Tree, Tree], ...] = ()
+    inputs: Tree | None = None
+    latency: Latency | None = None
 
     @property
     def kind(self) -> str:
@@ -89,6 +104,7 @@ def _judge(
             "trace_seconds": reply.get("trace_seconds"),
             "compile_seconds": reply.get("compile_seconds"),
             "compiles": reply.get("compiles"),
+            "latency": outcome.latency,
             "golden": golden.path,
             "device_kind": environment.device_kind,
             "conditions": conditions(recipe),
@@ -121,7 +137,17 @@ def _verdict(
         return _judge_raised(recipe, outcome, expected, golden)
     if expected:
         return _error("output", f"expected {describe_raises(expected)}, and nothing was raised", str(case.position))
+    if outcome.mode in DERIVED_MODES:
+        return _judge_derived(recipe, case, outcome)
     return _judge_values(recipe, case, outcome, golden, eager, environment)
+
+
+def _judge_derived(recipe: Recipe, case: Case, outcome: Outcome) -> dict[str, Any]:
+    """A mode that is checked against itself: its findings are all there is."""
+    assert outcome.outputs is not None
+    findings = [*_disturbances(outcome), *_nonfinite(recipe, case, outcome.outputs)]
+    status = Status.FAIL if findings else Status.PASS
+    return {"status": status, "reason": _summary(findings), "findings": findings, "notes": outcome.reply["notes"]}
 
 
 def _error(kind: str, reason: str, hint: str = "") -> dict[str, Any]:
@@ -145,33 +171,42 @@ def describe_raises(raises: Raises) -> str:
 def _judge_raised(recipe: Recipe, outcome: Outcome, expected: Raises | None, golden: GoldenView) -> dict[str, Any]:
     """An exception: the expected one passes, by class (bases count) and by pattern (re.search)."""
     error = outcome.reply["error"]
-    first_line = (error["message"].splitlines() or [""])[0]
-    said = f"{error['type']}: {first_line}"
+    said = f"{error['type']}: {telling_line(error['message'])}"
     where = f" at {error['where']}" if error["where"] else ""
     if expected is None:
-        return _error("output", f"{said}{where}", _error_hint(error["bases"])) | {"error": error["traceback"]}
+        hint = _error_hint(error["bases"], error["message"])
+        return _error("output", f"{said}{where}", hint) | {"error": error["traceback"]}
     if not set(expected.types) & set(error["bases"]):
-        return _error("output", f"expected {describe_raises(expected)}, got {said}{where}") | {
-            "error": error["traceback"]
-        }
+        reason = f"expected {describe_raises(expected)}, got {said}{where}"
+        return _error("output", reason) | {"error": error["traceback"]}
     if expected.match and not re.search(expected.match, error["message"], re.DOTALL):
-        return _error(
-            "output", f"{error['type']} as expected, but its message does not match {expected.match!r}: {said}"
-        ) | {"error": error["traceback"]}
+        reason = f"{error['type']} as expected, but its message does not match {expected.match!r}: {said}"
+        return _error("output", reason) | {"error": error["traceback"]}
     if golden.state != "present":
         return _without_golden(golden, [])
     notes = []
     record = golden.case.error if golden.case else None
     if record and outcome.mode == recipe.golden and (record.type, record.message) != (error["type"], error["message"]):
         notes.append(f"the error was {record.type}: {(record.message.splitlines() or [''])[0]}")
-    return {"status": Status.PASS, "error": said, "notes": notes}
+    findings = [Finding.model_validate(finding) for finding in outcome.reply["findings"]]
+    status = Status.FAIL if findings else Status.PASS
+    return {"status": status, "reason": _summary(findings), "error": said, "notes": notes, "findings": findings}
 
 
-def _error_hint(bases: Sequence[str]) -> str:
+def telling_line(message: str) -> str:
+    """The first line of a message; with the last one, where the first announces what stands there."""
+    lines = message.strip().splitlines() or [""]
+    announced = lines[0].rstrip().endswith(":") and len(lines) > 1
+    return f"{lines[0].rstrip()} {lines[-1].strip()}" if announced else lines[0]
+
+
+def _error_hint(bases: Sequence[str], message: str) -> str:
     if "UnexpectedTracerError" in bases:
         return "the kernel kept a traced value from an earlier call (in a global, a list, self): return it instead"
     if "ConcretizationTypeError" in bases or "NonConcreteBooleanIndexError" in bases:
-        return "a Python decision depends on a traced value: name that argument under `static:`, or use jax.lax.cond / jnp.where"
+        return "a Python decision depends on a traced value: name that argument under `static:`, or use jnp.where"
+    if "Non-hashable static arguments" in message:
+        return "jit hashes static arguments: give a number, text or a list (which becomes a tuple), not an array"
     return ""
 
 
@@ -192,34 +227,37 @@ def _judge_values(
     recipe: Recipe, case: Case, outcome: Outcome, golden: GoldenView, eager: Tree | None, environment: Environment
 ) -> dict[str, Any]:
     assert outcome.outputs is not None
-    comparison = Comparison(recipe, environment.backend)
+    comparison = Comparison(recipe, environment.backend, outcome.inputs)
     findings = [*_disturbances(outcome), *_nonfinite(recipe, case, outcome.outputs)]
     leaves: tuple[LeafResult, ...] = ()
     settings: list[str] = []
     notes: list[str] = []
     if golden.state == "present" and golden.case is not None and golden.case.outputs is not None:
         moved, leaves = comparison.trees("golden", golden.case.outputs, outcome.outputs, "differs from the golden")
-        leaves = verdicts.judged(leaves, golden.case, outcome.outputs)
+        leaves = verdicts.judged(leaves, golden.case, outcome.outputs, recipe)
         if moved:
             settings = environment_notes(golden.case.blessing.environment, environment)
         notes = verdicts.remarks(leaves, golden.case)
         findings += moved
     against: dict[Against, tuple[LeafResult, ...]] = {}
     if eager is not None and outcome.mode != "eager":
-        apart, pairs = comparison.trees(
-            "modes", eager, outcome.outputs, f"{outcome.mode} disagrees with eager", "eager"
-        )
+        words = f"{outcome.mode} disagrees with eager"
+        apart, pairs = comparison.trees("modes", eager, outcome.outputs, words, "eager")
         findings += apart
         if any(leaf.bit_equal < leaf.size for leaf in pairs):
             against["eager"] = pairs
+    for words, expected, actual in outcome.pairs:
+        others = Comparison(recipe, environment.backend)  # computed from other inputs than this check's
+        findings += others.trees("modes", expected, actual, words, "the single call")[0]
     if outcome.reference is not None:
         wrong, pairs = comparison.with_reference(outcome.reference, outcome.outputs)
         findings += wrong
         against["reference"] = pairs
+    findings.sort(key=lambda finding: finding.kind != "modes")  # the diagnosis; what else differs follows from it
     facts = {
         "leaves": leaves,
         "against": against,
-        "notes": [*settings, *notes],
+        "notes": [*settings, *notes, *outcome.reply["notes"]],
         "drifted": any(leaf.bit_equal < leaf.size for leaf in leaves),
     }
     if golden.state != "present":
@@ -228,12 +266,8 @@ def _judge_values(
     status = Status.FAIL if findings else Status.PASS
     if any(finding.kind in ("tolerance", "inputs") for finding in findings):
         status = Status.ERROR
-    return facts | {
-        "status": status,
-        "reason": reason,
-        "findings": findings,
-        "hint": _fail_hint(recipe, case, findings, leaves),
-    }
+    hint = _fail_hint(recipe, case, findings, leaves)
+    return facts | {"status": status, "reason": reason, "findings": findings, "hint": hint}
 
 
 def _fail_hint(recipe: Recipe, case: Case, findings: Sequence[Finding], leaves: Sequence[LeafResult]) -> str:
@@ -249,6 +283,7 @@ def _disturbances(outcome: Outcome) -> list[Finding]:
     """What a kernel must not do, and what its recipe says of it."""
     reply = outcome.reply
     found = [Finding(kind="mutation", message=f"the kernel changed its argument {name}") for name in reply["mutated"]]
+    found += [Finding.model_validate(finding) for finding in reply["findings"]]
     for name, (old, new) in reply["changes"].items():
         found.append(Finding(kind="config", message=f"the kernel changed {name}: {old!r} -> {new!r} (put back)"))
     for violation in reply["violations"]:
@@ -262,7 +297,7 @@ def _disturbances(outcome: Outcome) -> list[Finding]:
 def _nonfinite(recipe: Recipe, case: Case, outputs: Tree) -> list[Finding]:
     found = []
     for leaf in outputs.leaves:
-        rule = recipe.outputs.get(leaf.path)
+        rule = output_rule(recipe, leaf.path)
         allowed = case.nonfinite if rule is None or rule.nonfinite is None else rule.nonfinite
         if allowed or leaf.impl is not None:
             continue
@@ -285,18 +320,46 @@ def environment_notes(blessed: Mapping[str, Any], now: Environment) -> list[str]
     if blessed.get("backend", now.backend) != now.backend:
         notes.append(f"the golden was made on {blessed['backend']}, this is {now.backend}")
     if blessed.get("matmul_precision", now.matmul_precision) != now.matmul_precision:
-        notes.append(
-            f"matmul precision differs from the golden's: {blessed['matmul_precision']} -> {now.matmul_precision}"
-        )
+        before = blessed["matmul_precision"]
+        notes.append(f"matmul precision differs from the golden's: {before} -> {now.matmul_precision}")
     return notes
 
 
-class Comparison:
-    """Trees compared leaf by leaf under a recipe's tolerances."""
+def _same_bits(expected: Leaf, actual: Leaf) -> bool:
+    """Whether only the name of the bits is another: a raw PRNG key made a typed one, an array reshaped."""
+    return expected.words.nbytes == actual.words.nbytes and expected.words.tobytes() == actual.words.tobytes()
 
-    def __init__(self, recipe: Recipe, backend: str) -> None:
+
+def in_common(expected: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Reference and outputs in one dtype that holds both: a reference of whole numbers must not cut fractions off, nor
+    a real one an imaginary part."""
+    dtypes = expected.dtype, actual.dtype
+    if any(dtype.kind == "c" for dtype in dtypes):
+        common = "complex128"
+    elif all(is_integer(dtype) for dtype in dtypes):
+        common = "uint64" if all(dtype.kind == "u" for dtype in dtypes) else "int64"
+    else:
+        common = "float64"
+    return expected.astype(common), actual.astype(common)
+
+
+def ulps_to(expected: np.ndarray, actual: np.ndarray) -> float:
+    """The largest distance in units of the outputs' own dtype: the reference rounded to it."""
+    with np.errstate(all="ignore"):
+        rounded = expected.astype(actual.dtype)
+    return compare_arrays(rounded, actual, rtol=0.0, atol=0.0).max_ulp
+
+
+class Comparison:
+    """Trees compared leaf by leaf under a recipe's tolerances and with its comparators.
+
+    `inputs` are those that the outputs were computed from, for comparators that look at them.
+    """
+
+    def __init__(self, recipe: Recipe, backend: str, inputs: Tree | None = None) -> None:
         self.recipe = recipe
         self.backend = backend
+        self.inputs = None if inputs is None else _arrays(inputs.leaves)
 
     def trees(
         self, kind: Literal["golden", "modes"], expected: Tree, actual: Tree, words: str, against: str = "golden"
@@ -306,8 +369,9 @@ class Comparison:
         if difference:
             return [Finding(kind=kind, message=f"{words}: structure: {difference}")], ()
         findings, leaves = [], []
+        around = self._around(_arrays(expected.leaves), _arrays(actual.leaves))
         for theirs, mine in zip(expected.leaves, actual.leaves, strict=True):
-            leaf = self._leaf(theirs, mine, against)
+            leaf = self._leaf(theirs, mine, against, around)
             if isinstance(leaf, Finding):
                 findings.append(leaf)
                 continue
@@ -316,24 +380,50 @@ class Comparison:
                 findings.append(Finding(kind=kind, message=f"{words}: {mine.path}: {leaf.reason}"))
         return findings, tuple(leaves)
 
-    def _leaf(self, expected: Leaf, actual: Leaf, against: str) -> LeafResult | Finding:
+    def _leaf(self, expected: Leaf, actual: Leaf, against: str, around: Surroundings) -> LeafResult | Finding:
         signature = signature_difference(expected, actual, against=against)
         if signature:
-            return self._other_signature(actual, signature)
-        tolerance = self.recipe.tolerance(actual.path, actual.dtype, self.backend)
-        if tolerance is None:
-            return self._no_tolerance(actual)
-        comparator = self._comparator(actual.path)
-        arrays = expected.array(), actual.array()
-        return compare_leaf(actual.path, actual.dtype, *arrays, tolerance, comparator, against=against)
+            same = "; the bits are the same" if _same_bits(expected, actual) else ""
+            return self._other_signature(actual, signature + same)
+        rule = output_rule(self.recipe, actual.path) or OutputRule()
+        return self._compared(actual, expected.array(), actual.array(), rule, against, around)
 
-    def _comparator(self, path: str) -> str:
-        rule = self.recipe.outputs.get(path)
-        return rule.comparator if rule else "allclose"
+    def _compared(
+        self, leaf: Leaf, expected: Any, actual: Any, rule: OutputRule, against: str, around: Surroundings
+    ) -> LeafResult | Finding:
+        tolerance = self.recipe.tolerance(leaf.path, leaf.dtype, self.backend)
+        if tolerance is None and rule.comparator in BOUNDED_BY_THEMSELVES:
+            tolerance = Tolerance(0.0, 0.0, f"comparator: {rule.comparator}")
+        if tolerance is None:
+            return self._no_tolerance(leaf)
+        try:
+            compared = compare_leaf(
+                leaf.path,
+                leaf.dtype,
+                expected,
+                actual,
+                tolerance,
+                rule.comparator,
+                against=against,
+                parameters=rule.parameters,
+                around=around,
+            )
+        except ParameterError as error:
+            where = self.recipe.locate("outputs", leaf.path, "comparator")
+            text = f"{where}: the comparator {rule.comparator} does not fit {leaf.path}: {error}"
+            return Finding(kind="tolerance", message=text)
+        return compared.model_copy(update={"shape": leaf.shape})  # of typed keys, not of their words
+
+    def _around(self, expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Surroundings:
+        def tolerance(path: str, dtype: str) -> Tolerance | None:
+            return self.recipe.tolerance(path, dtype, self.backend)
+
+        return Surroundings(expected, actual, self.inputs, tolerance)
 
     def _no_tolerance(self, leaf: Leaf) -> Finding:
         where = self.recipe.locate("tolerance")
-        text = f"{where}: no tolerance for {leaf.dtype}, the dtype of {leaf.path} (add `{leaf.dtype}: {{rtol: …, atol: …}}`)"
+        add = f"add `{leaf.dtype}: {{rtol: …, atol: …}}`"
+        text = f"{where}: no tolerance for {leaf.dtype}, the dtype of {leaf.path} ({add})"
         return Finding(kind="tolerance", message=text)
 
     def _other_signature(self, leaf: Leaf, reason: str) -> LeafResult:
@@ -357,6 +447,7 @@ class Comparison:
     def with_reference(self, reference: Tree, actual: Tree) -> tuple[list[Finding], tuple[LeafResult, ...]]:
         """The leaves that the reference has a formula for, compared in its precision."""
         outputs = {leaf.path: leaf for leaf in actual.leaves}
+        around = self._around(_arrays(reference.leaves), _arrays(actual.leaves))
         findings, leaves = [], []
         for theirs in reference.leaves:
             mine = outputs.get(theirs.path)
@@ -366,16 +457,22 @@ class Comparison:
                 text = f"the reference gives {has}, the kernel {instead}"
                 findings.append(Finding(kind="reference", message=text))
                 continue
-            tolerance = self.recipe.tolerance(mine.path, mine.dtype, self.backend)
-            if tolerance is None:
-                findings.append(self._no_tolerance(mine))
+            expected, computed = in_common(theirs.array(), mine.array())
+            leaf = self._compared(mine, expected, computed, self._reference_rule(mine.path), "reference", around)
+            if isinstance(leaf, Finding):
+                findings.append(leaf)
                 continue
-            expected = theirs.array()
-            computed = mine.array().astype(expected.dtype)
-            leaf = compare_leaf(mine.path, mine.dtype, expected, computed, tolerance, against="reference")
-            leaves.append(leaf)
+            leaves.append(leaf.model_copy(update={"max_ulp": ulps_to(theirs.array(), mine.array())}))
             if leaf.reason:
-                findings.append(
-                    Finding(kind="reference", message=f"differs from the reference: {mine.path}: {leaf.reason}")
-                )
+                text = f"differs from the reference: {mine.path}: {leaf.reason}"
+                findings.append(Finding(kind="reference", message=text))
         return findings, tuple(leaves)
+
+    def _reference_rule(self, path: str) -> OutputRule:
+        """A formula in float64 has other bits: what counts these asks nothing of it, and the tolerance holds."""
+        rule = output_rule(self.recipe, path) or OutputRule()
+        return OutputRule(rule.tolerance) if rule.comparator in ("exact", "ulp") else rule
+
+
+def _arrays(leaves: Sequence[Leaf]) -> dict[str, Any]:
+    return {leaf.path: leaf.array() for leaf in leaves}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -45,7 +46,7 @@ class Launch:
 
     def environment(self, needs: Needs) -> dict[str, str]:
         env = dict(os.environ)
-        # A GPU's memory is shared with other processes here: JAX would take three quarters of it at the first operation.
+        # Workers share a GPU's memory: JAX would take three quarters of it at the first operation.
         env.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         if self.backend == "cpu":
             env["JAX_PLATFORMS"] = "cpu"
@@ -188,10 +189,8 @@ class WorkerProcess:
     def close(self) -> None:
         """Lets an idle worker go: at the end of its requests it exits by itself."""
         os.close(self._requests)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            pass
         self.kill()
         self._selector.close()
         os.close(self._replies)

@@ -36,6 +36,8 @@ class Options:
     backend: str | None = None
     jobs: int | None = None
     timeout: float | None = None
+    repeat: int = 1
+    latency: int = 0
     all_modes: bool = False
     keep_all: bool = False
     command: str = ""
@@ -79,6 +81,8 @@ def execute(
             scratch=scratch,
             judges=judges,
             timeout=options.timeout,
+            repeat=options.repeat,
+            latency=options.latency,
             all_modes=options.all_modes,
             keep_all=options.keep_all,
             report=options.report,
@@ -128,7 +132,7 @@ def _conduct(work: Assignment, recipe: Recipe, session: Session) -> Conducted:
 def not_verified(environment: Environment | None, present: Sequence[str]) -> dict[str, str]:
     """Every backend that this run says nothing about, and why."""
     if environment is None:
-        return {name: "no worker ran" for name in KNOWN_BACKENDS}
+        return dict.fromkeys(KNOWN_BACKENDS, "no worker ran")
     reasons = {}
     for name in dict.fromkeys([*KNOWN_BACKENDS, *present]):
         if name != environment.backend:

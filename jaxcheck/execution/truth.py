@@ -141,7 +141,7 @@ def _contradiction(recipe: Recipe, output: Leaf, exact: Leaf, shadow: Leaf, held
         return ""
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), apart.shape))
     return (
-        f"{output.path} at {list(index)}: the reference says {want[index]:.9g}, the kernel in float64 {got[index]:.9g}: "
+        f"{output.path} at {list(index)}: the reference says {want[index]:.9g}, the float64 shadow {got[index]:.9g}: "
         f"one of {recipe.reference} and {recipe.kernel} is wrong"
     )
 

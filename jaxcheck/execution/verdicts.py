@@ -7,41 +7,58 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxcheck.compare.verdict import error_to_truth, verdict
+from jaxcheck.compare.verdict import Verdict, error_to_truth, verdict
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
+from jaxcheck.registry.model import Recipe
+from jaxcheck.registry.tolerance import output_rule
 from jaxcheck.results import ErrorToTruth, LeafResult
 
+# Element by element, an eigenvector of the other sign is as far from the truth as a wrong one.
+NOT_UNIQUE = frozenset({"eigh", "svd", "qr", "topk", "permutation"})
 NOTABLE_FLOORS = 4.0  # ten recipes drifted by at most 1.1 floors between releases: beyond four is worth a word
 
 
-def floor_of(golden: GoldenCase, path: str) -> float | None:
-    """The noise floor of a leaf relative to max |golden|, or None where it was not measured."""
-    parts = golden.extra.get("floor", {}).get(path)
-    return max(parts.values()) if parts else None
+def floor_of(golden: GoldenCase, path: str, *parts: str) -> float | None:
+    """The noise floor of a leaf relative to max |golden|, or of some of its parts; None where it was not measured."""
+    measured = golden.extra.get("floor", {}).get(path)
+    return max(measured[part] for part in parts or measured) if measured else None
 
 
-def judged(leaves: Sequence[LeafResult], golden: GoldenCase, actual: Tree) -> tuple[LeafResult, ...]:
+def judged(leaves: Sequence[LeafResult], golden: GoldenCase, actual: Tree, recipe: Recipe) -> tuple[LeafResult, ...]:
     """The leaves with their verdicts against the truth and the floor that the golden holds."""
     assert golden.outputs is not None
-    return tuple(_judged(leaf, golden, golden.outputs.by_path[leaf.path], actual.by_path[leaf.path]) for leaf in leaves)
+    old, new = golden.outputs.by_path, actual.by_path
+    return tuple(
+        leaf.model_copy(update={"verdict": _verdict(leaf, None)})
+        if _comparator(recipe, leaf.path) in NOT_UNIQUE
+        else _judged(leaf, golden, old[leaf.path], new[leaf.path])
+        for leaf in leaves
+    )
+
+
+def _comparator(recipe: Recipe, path: str) -> str | None:
+    rule = output_rule(recipe, path)
+    return rule.comparator if rule else None
+
+
+def _verdict(leaf: LeafResult, errors: ErrorToTruth | None) -> Verdict:
+    return verdict(
+        unchanged=leaf.bit_equal == leaf.size and leaf.reason is None,
+        within=leaf.reason is None,
+        golden_error=errors.golden if errors else None,
+        actual_error=errors.actual if errors else None,
+    )
 
 
 def _judged(leaf: LeafResult, golden: GoldenCase, old: Leaf, new: Leaf) -> LeafResult:
-    unchanged, within = leaf.bit_equal == leaf.size and leaf.reason is None, leaf.reason is None
     truth = golden.truth.by_path.get(leaf.path) if golden.truth else None
     errors = None
     if truth is not None and truth.shape == old.shape == new.shape:
         before = error_to_truth(old.array(), truth.array())
-        after = before if unchanged else error_to_truth(new.array(), truth.array())
+        after = before if leaf.bit_equal == leaf.size else error_to_truth(new.array(), truth.array())
         errors = ErrorToTruth(golden=before, actual=after)
-    said = verdict(
-        unchanged=unchanged,
-        within=within,
-        golden_error=errors.golden if errors else None,
-        actual_error=errors.actual if errors else None,
-    )
-    update = {"verdict": said, "error_to_truth": errors, "floors": _floors(leaf, golden, old)}
+    update = {"verdict": _verdict(leaf, errors), "error_to_truth": errors, "floors": _floors(leaf, golden, old)}
     return leaf.model_copy(update=update | ({"eps": eps_of(old)} if errors else {}))
 
 
@@ -49,10 +66,13 @@ def _floors(leaf: LeafResult, golden: GoldenCase, old: Leaf) -> float | None:
     floor = floor_of(golden, leaf.path)
     if not floor or leaf.max_abs == 0:
         return 0.0 if floor else None
-    values = old.array().astype(np.complex128 if old.dtype.startswith("complex") else np.float64)
-    finite = np.abs(values[np.isfinite(values)])
-    scale = float(finite.max(initial=0.0)) or 1.0
-    return leaf.max_abs / (floor * scale)
+    return leaf.max_abs / (floor * (scale_of(old) or 1.0))
+
+
+def scale_of(leaf: Leaf) -> float:
+    """max |value| over the finite elements of a float or complex leaf."""
+    values = leaf.array().astype(np.complex128 if leaf.dtype.startswith("complex") else np.float64)
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
 def eps_of(leaf: Leaf) -> float:

@@ -24,9 +24,7 @@ def _case_text(name: str, case: GoldenCase, elements: int) -> Iterator[str]:
     versions = ", ".join(
         f"{package} {made[package]}" for package in ("jax", "jaxlib", "optax", "numpy") if made.get(package)
     )
-    yield printable(
-        f"  on {made.get('backend')} ({made.get('cpu')}), {versions}, Python {made.get('python')}"
-    )
+    yield printable(f"  on {made.get('backend')} ({made.get('cpu')}), {versions}, Python {made.get('python')}")
     yield f"  program: {'stored' if case.program_reason is None else printable('none, ' + case.program_reason)}"
     for argument, value in case.statics.items():
         yield printable(f"  in  {argument} = {value!r}")
@@ -37,9 +35,7 @@ def _case_text(name: str, case: GoldenCase, elements: int) -> Iterator[str]:
         yield from _tree_text("out", case.outputs, case.tolerance, elements)
 
 
-def _tree_text(
-    side: str, tree: Tree, tolerance: dict[str, dict[str, object]], elements: int
-) -> Iterator[str]:
+def _tree_text(side: str, tree: Tree, tolerance: dict[str, dict[str, object]], elements: int) -> Iterator[str]:
     for leaf in tree.leaves:
         held = tolerance.get(leaf.path)
         bound = f"  rtol {held['rtol']} atol {held['atol']} ({held['source']})" if held else ""
@@ -49,9 +45,7 @@ def _tree_text(
 
 
 def _array_lines(leaf: Leaf, elements: int) -> list[str]:
-    with np.printoptions(
-        threshold=elements, edgeitems=max(1, elements // 4), linewidth=100, floatmode="unique"
-    ):
+    with np.printoptions(threshold=elements, edgeitems=max(1, elements // 4), linewidth=100, floatmode="unique"):
         return str(leaf.array()).splitlines() or [""]
 
 

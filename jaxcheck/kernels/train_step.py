@@ -6,6 +6,7 @@ in every leaf of the new parameters.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -48,9 +49,9 @@ def parameters_keep_their_contract(inputs: Inputs, outputs: Any) -> None:
 def step_lowers_the_loss(inputs: Inputs, outputs: Any) -> None:
     """The new parameters' loss, computed anew in float64, is below the reported one, or equal at a minimum."""
     updated, value = outputs
-    after, gradients = linear_gradients(
-        *(jax.tree.map(np.float64, tree) for tree in (updated, inputs["features"], inputs["targets"]))
-    )
+    # np.float64(array) would turn an array of one element into a scalar (NumPy before 2.4).
+    wide = partial(jax.tree.map, partial(np.asarray, dtype=np.float64))
+    after, gradients = linear_gradients(wide(updated), wide(inputs["features"]), wide(inputs["targets"]))
     flat = all(np.all(np.asarray(leaf) == 0) for leaf in gradients.values())
     require(after < value or (flat and np.isclose(after, value)), f"the loss went from {value} to {after}")
 

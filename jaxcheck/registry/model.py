@@ -12,8 +12,10 @@ from jaxcheck.errors import Fault
 from jaxcheck.registry.words import printable
 
 Contract = Literal["eager", "jit", "truth"]
-MODES = ("eager", "jit", "disable_jit")
-COMPARATORS = ("allclose", "exact")
+MODES = ("eager", "jit", "disable_jit", "vmap", "grad", "sharded")
+DERIVED_MODES = ("grad",)  # whose outputs are not the kernel's, and are compared neither with its golden nor with eager
+COMPARATORS = ("allclose", "exact", "ulp", "eigh", "svd", "qr", "topk", "permutation", "kl")
+BOUNDED_BY_THEMSELVES = frozenset(("exact", "ulp", "kl"))  # comparators that no tolerance has a say in
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,41 @@ class Case:
 
 @dataclass(frozen=True)
 class OutputRule:
-    """What `outputs:` says of one leaf."""
+    """What `outputs:` says of one leaf. `parameters` are the comparator's."""
 
     tolerance: Mapping[str, Tolerance] | None = None
     comparator: str = "allclose"
     nonfinite: bool | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def inputs(self) -> dict[str, str]:
+        """{parameter: path of the input} that the comparator looks at."""
+        return {name: self.parameters[name] for name in ("matrix", "operand") if name in self.parameters}
+
+
+@dataclass(frozen=True)
+class VmapOptions:
+    """A batch of the mode `vmap`: {argument: its batch axis, or None}, and its rows, or None for as few as do."""
+
+    axes: Mapping[str, int | None] = field(default_factory=dict)
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class GradOptions:
+    """What the mode `grad` differentiates; None stands for all floating ones, and for the dtype's rtol."""
+
+    arguments: tuple[str, ...] | None = None
+    output: str | None = None
+    rtol: float | None = None
+
+
+@dataclass(frozen=True)
+class ShardedOptions:
+    """How the mode `sharded` splits: {argument: axis}, and {key path of an output: what its sharding has to be}."""
+
+    axes: Mapping[str, int]
+    outputs: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,6 +138,10 @@ class Recipe:
     config: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     devices: int | None = None
+    vmap: tuple[VmapOptions, ...] = ()
+    grad: GradOptions | None = None
+    sharded: ShardedOptions | None = None
+    allow_key_reuse: bool = False
     when: When = When()
     timeout: float = 300.0
     nonfinite: bool = False

@@ -10,7 +10,18 @@ from typing import Any
 
 from jaxcheck.errors import Fault
 from jaxcheck.registry.include import Defaults
-from jaxcheck.registry.model import Case, OutputRule, Position, Raises, Recipe, Tolerance, When
+from jaxcheck.registry.model import (
+    Case,
+    GradOptions,
+    OutputRule,
+    Position,
+    Raises,
+    Recipe,
+    ShardedOptions,
+    Tolerance,
+    VmapOptions,
+    When,
+)
 from jaxcheck.registry.schema import (
     CaseBlock,
     DefaultsBlock,
@@ -18,6 +29,8 @@ from jaxcheck.registry.schema import (
     RaisesBlock,
     RecipeBlock,
     Uniform,
+    VmapBlock,
+    comparator_of,
 )
 from jaxcheck.registry.tolerance import UNIFORM
 from jaxcheck.registry.validate import Validated, validate
@@ -110,6 +123,10 @@ def _recipe(block: RecipeBlock, source: Source, path: Keys, defaults: Sequence[D
         inputs=block.inputs,
         config=_merged([layer.config for layer in blocks]),
         env=_merged([layer.env for layer in blocks]),
+        vmap=_vmap(block.vmap),
+        grad=GradOptions(block.grad.arguments, block.grad.output, block.grad.rtol) if block.grad else None,
+        sharded=ShardedOptions(block.sharded.axes, block.sharded.outputs) if block.sharded else None,
+        allow_key_reuse=block.allow_key_reuse,
         when=_when(blocks),
         nonfinite=_nearest(blocks, "nonfinite") == "allow",
         outputs={key: _output(rule, source, (*path, "outputs", key)) for key, rule in block.outputs.items()},
@@ -141,6 +158,11 @@ def _when(blocks: Sequence[DefaultsBlock]) -> When:
         python=next((when.python for when in said if when.python), None),
         backends=_several(backends) if backends else None,
     )
+
+
+def _vmap(said: VmapBlock | tuple[VmapBlock, ...] | None) -> tuple[VmapOptions, ...]:
+    blocks = (said,) if isinstance(said, VmapBlock) else said or ()
+    return tuple(VmapOptions(block.axes, block.rows) for block in blocks)
 
 
 def _several(words: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -177,7 +199,8 @@ def _backend_layers(
 def _output(block: OutputBlock, source: Source, path: Keys) -> OutputRule:
     tolerance = _layer(block.tolerance, source, (*path, "tolerance")) if block.tolerance else None
     nonfinite = None if block.nonfinite is None else block.nonfinite == "allow"
-    return OutputRule(tolerance, block.comparator, nonfinite)
+    name, parameters = comparator_of(block.comparator)
+    return OutputRule(tolerance, name, nonfinite, parameters)
 
 
 def _with_cases(recipe: Recipe, cases: Mapping[str, Validated[CaseBlock]]) -> Recipe:

@@ -5,11 +5,12 @@ A rule passes over a recipe where a key that it looks at has a fault of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import get_args
 
 from jaxcheck.errors import Fault
-from jaxcheck.registry.model import Case, Contract, Raises, Recipe
+from jaxcheck.registry.model import BOUNDED_BY_THEMSELVES, Case, Contract, Raises, Recipe
 from jaxcheck.registry.resolve import Draft
 from jaxcheck.registry.words import did_you_mean, label, show
 
@@ -29,17 +30,42 @@ def has_cases(recipe: Recipe) -> Iterator[Fault]:
 def has_tolerance(recipe: Recipe) -> Iterator[Fault]:
     """Nobody's default is right for every kernel: each recipe, or the defaults, must say what may move."""
     rule = recipe.outputs.get("*")
-    covered = rule is not None and (rule.tolerance is not None or rule.comparator == "exact")
+    covered = rule is not None and (rule.tolerance is not None or rule.comparator in BOUNDED_BY_THEMSELVES)
     if not covered and not any(recipe.tolerances):
         hint = "for example tolerance: {float32: {rtol: 1e-6, atol: 1e-6}}, here or in defaults"
         yield recipe.position.fault(f"{_label(recipe)}tolerance is missing, here and in defaults", hint)
 
 
-def exact_needs_no_tolerance(recipe: Recipe) -> Iterator[Fault]:
+def some_comparators_need_no_tolerance(recipe: Recipe) -> Iterator[Fault]:
     for path, rule in recipe.outputs.items():
-        if rule.comparator == "exact" and rule.tolerance is not None:
+        if rule.comparator in BOUNDED_BY_THEMSELVES and rule.tolerance is not None:
             where = recipe.locate("outputs", path, "tolerance")
-            yield where.fault(f"{_label(recipe, 'outputs', path)}the comparator exact takes no tolerance", "remove one")
+            said = f"{_label(recipe, 'outputs', path)}the comparator {rule.comparator} takes no tolerance"
+            yield where.fault(said, "remove one")
+
+
+def comparators_stand_at_their_leaf(recipe: Recipe) -> Iterator[Fault]:
+    """At one of the leaves that they speak of, or at a pattern for these."""
+    for path, rule in recipe.outputs.items():
+        parts = {"svd": ("u", "s", "vh"), "qr": ("q", "r")}.get(rule.comparator, ())
+        named = [rule.parameters[part] for part in parts]
+        if named and "*" not in path and path not in named:
+            said = f"{_label(recipe, 'outputs', path)}{rule.comparator} names {', '.join(named)}, not this leaf"
+            yield recipe.locate("outputs", path, "comparator").fault(said, f"{path} must be one of {', '.join(parts)}")
+        if rule.comparator == "eigh" and rule.parameters["values"] == path:
+            said = f"{_label(recipe, 'outputs', path)}eigh belongs to the eigenvectors, this leaf is their values"
+            yield recipe.locate("outputs", path, "comparator").fault(said, "move it to the leaf of the vectors")
+
+
+def comparators_look_at_arguments(recipe: Recipe) -> Iterator[Fault]:
+    given = dict.fromkeys(name for case in recipe.cases.values() for name in case.args or ())
+    for path, rule in recipe.outputs.items() if given else ():
+        for parameter, input_path in rule.inputs().items():
+            argument = re.split(r"\W", input_path, maxsplit=1)[0]
+            if argument not in given:
+                keys = ("outputs", path, "comparator", rule.comparator, parameter)
+                said = f"{_label(recipe, *keys)}no case has an argument {show(argument)}"
+                yield recipe.locate(*keys).fault(said, did_you_mean(argument, given))
 
 
 def golden_comes_from_a_mode(recipe: Recipe) -> Iterator[Fault]:
@@ -94,6 +120,42 @@ def static_names_are_arguments(recipe: Recipe) -> Iterator[Fault]:
             yield recipe.locate("static", str(index)).fault(said, did_you_mean(name, given))
 
 
+def modes_have_what_they_need(recipe: Recipe) -> Iterator[Fault]:
+    """Options of a mode that is not run verify nothing; `sharded` needs several devices and something to split."""
+    for mode in ("vmap", "grad", "sharded"):
+        if getattr(recipe, mode) and mode not in recipe.modes:
+            hint = f"add {mode} to modes, or remove the key"
+            yield recipe.locate(mode).fault(f"{_label(recipe, mode)}the recipe is not run in mode {mode}", hint)
+    if "sharded" in recipe.modes:
+        where = recipe.locate("modes")
+        if recipe.devices is None:
+            yield where.fault(f"{_label(recipe)}the mode sharded needs devices", "for example devices: 4")
+        if recipe.sharded is None:
+            hint = "for example sharded: {axes: {x: 0}}"
+            yield where.fault(f"{_label(recipe)}the mode sharded needs to know which arguments are split", hint)
+
+
+def modes_name_arguments(recipe: Recipe) -> Iterator[Fault]:
+    given = dict.fromkeys(name for case in recipe.cases.values() for name in case.args or ())
+    for keys, name in _named_by_modes(recipe) if given else ():
+        where = recipe.locate(*map(str, keys))
+        if name in recipe.static:
+            yield where.fault(f"{_label(recipe, *keys)}{show(name)} is static", "name arguments that are arrays")
+        elif name not in given:
+            yield where.fault(f"{_label(recipe, *keys)}no case has an argument {show(name)}", did_you_mean(name, given))
+
+
+def _named_by_modes(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """(where it stands, the argument) for every argument that the options of a mode name."""
+    for index, batch in enumerate(recipe.vmap):
+        above: tuple[str | int, ...] = ("vmap", index) if ("vmap", str(index)) in recipe.where else ("vmap",)
+        yield from (((*above, "axes", name), name) for name in batch.axes)
+    for index, name in enumerate((recipe.grad and recipe.grad.arguments) or ()):
+        yield ("grad", "arguments", index), name
+    for name in recipe.sharded.axes if recipe.sharded else ():
+        yield ("sharded", "axes", name), name
+
+
 def _label(recipe: Recipe, *keys: str | int) -> str:
     return label("recipes", recipe.name, *keys)
 
@@ -101,10 +163,14 @@ def _label(recipe: Recipe, *keys: str | int) -> str:
 RULES: tuple[tuple[frozenset[str], Callable[[Recipe], Iterator[Fault]]], ...] = (
     (frozenset({"cases", "inputs"}), has_cases),
     (frozenset({"tolerance", "outputs"}), has_tolerance),
-    (frozenset({"outputs"}), exact_needs_no_tolerance),
+    (frozenset({"outputs"}), some_comparators_need_no_tolerance),
+    (frozenset({"outputs"}), comparators_stand_at_their_leaf),
+    (frozenset({"outputs", "cases", "inputs"}), comparators_look_at_arguments),
     (frozenset({"golden", "modes"}), golden_comes_from_a_mode),
     (frozenset({"inputs"}), factory_makes_all_arguments),
     (frozenset({"modes"}), raising_modes_are_run),
     (frozenset({"golden", "modes"}), golden_exists_where_a_mode_does_not_raise),
     (frozenset({"cases", "static", "inputs"}), static_names_are_arguments),
+    (frozenset({"modes", "devices", "vmap", "grad", "sharded"}), modes_have_what_they_need),
+    (frozenset({"cases", "static", "inputs", "vmap", "grad", "sharded"}), modes_name_arguments),
 )

@@ -21,6 +21,7 @@ from pydantic import (
     Tag,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
@@ -31,6 +32,7 @@ from jaxcheck.registry.words import did_you_mean, dotted_problem, name_problem, 
 
 FAULT = "jaxcheck"
 MAX_DEVICES = 1024
+MAX_ROWS = 4096
 MAX_SECONDS = 1_000_000  # about 11 days; waiting for more than 24 overflows the system's poll()
 _LEAF_DTYPES = (*DTYPES, "int1", "uint1", "float6_e2m3fn", "float6_e3m2fn", "float8_e8m0fnu")  # outputs may be more
 
@@ -175,9 +177,6 @@ Versions = Annotated[str, BeforeValidator(_versions)]
 Mode = Annotated[Text, _known(MODES, "a mode"), WithJsonSchema({"type": "string", "enum": list(MODES)})]
 Modes = _Several[Mode]
 Dtype = Annotated[Text, _known(_LEAF_DTYPES, "a dtype")]
-Comparator = Annotated[
-    Text, _known(COMPARATORS, "a comparator"), WithJsonSchema({"type": "string", "enum": list(COMPARATORS)})
-]
 LeafPath = Annotated[Text, AfterValidator(_leaf_path)]
 Package = Annotated[Text, AfterValidator(_package)]
 ExceptionName = Annotated[Text, AfterValidator(_exception_name)]
@@ -189,6 +188,10 @@ ConfigValue = Annotated[Any, AfterValidator(_config_value)]
 Config = Annotated[dict[ConfigName, ConfigValue], AfterValidator(_config)]
 Devices = Annotated[int, Strict(), Field(ge=1, le=MAX_DEVICES)]
 Nonfinite = Literal["allow", "forbid"]
+Axis = Annotated[int, Strict()]
+VmapAxis = Annotated[Axis | None, WithJsonSchema({"type": ["integer", "null"]})]
+MeshAxis = Annotated[Literal["batch"] | None, WithJsonSchema({"enum": ["batch", None]})]
+PartitionSpec = tuple[MeshAxis, ...]
 Seconds = Annotated[Number, Field(gt=0, le=MAX_SECONDS)]
 Bound = Annotated[Number, Field(ge=0)]
 
@@ -199,6 +202,10 @@ def _list_or_text(value: Any) -> str:
 
 def _mapping_list_or_text(value: Any) -> str:
     return "(mapping)" if isinstance(value, dict | Block) else _list_or_text(value)
+
+
+def _mapping_or_text(value: Any) -> str:
+    return "(mapping)" if isinstance(value, dict | Block) else "(text)"
 
 
 def _uniform_or_by_dtype(value: Any) -> str:
@@ -247,6 +254,147 @@ ToleranceBlock = Annotated[
 ]
 
 
+# Comparators: a block each, whose fields are the parameters; the function of that name says what they do.
+
+
+def _one_leaf(path: str) -> str:
+    if "*" in path:
+        raise fault(f"{show(path)} must name one leaf", "without *")
+    return path
+
+
+def _input_path(path: str) -> str:
+    if not re.match(r"[^\W\d]\w*", path):
+        raise fault(f"{show(path)} does not begin with the name of an argument", "for example x or params['w']")
+    return path
+
+
+OneLeaf = Annotated[LeafPath, AfterValidator(_one_leaf)]
+InputPath = Annotated[Text, AfterValidator(_input_path)]
+
+
+class PlainBlock(Block):
+    """A comparator without parameters."""
+
+
+class UlpBlock(Block):
+    """At most so many representable values apart; below `floor` times the largest element, those of that size."""
+
+    max_ulp: Annotated[int, Strict(), Field(ge=0)]
+    floor: Annotated[Number, Field(ge=0, le=1)] = 0.0
+
+
+class EighBlock(Block):
+    """Eigenvectors up to sign and rotation in a cluster; `values` are their eigenvalues, `matrix` is the input."""
+
+    values: OneLeaf
+    matrix: InputPath | None = None
+
+
+class SvdBlock(Block):
+    """Singular vectors up to a common sign and rotation in a cluster; `matrix` is the input."""
+
+    u: OneLeaf
+    s: OneLeaf
+    vh: OneLeaf
+    matrix: InputPath | None = None
+
+
+class QrBlock(Block):
+    """An orthogonal and a triangular factor up to signs; `matrix` is the input."""
+
+    q: OneLeaf
+    r: OneLeaf
+    matrix: InputPath | None = None
+
+
+class TopkBlock(Block):
+    """Indices into the input `operand`, or of the output `values`, which may differ where elements tie."""
+
+    operand: InputPath | None = None
+    values: OneLeaf | None = None
+    axis: Axis = -1
+
+    @model_validator(mode="after")
+    def _has_elements(self) -> TopkBlock:
+        if self.operand is None and self.values is None:
+            raise fault("needs the elements that the indices stand for", "operand: an input, or values: an output leaf")
+        return self
+
+
+class PermutationBlock(Block):
+    """The golden's values in any order, or each of 0 to n-1 once."""
+
+    of: Literal["values", "range"] = "values"
+    axis: Axis = -1
+
+
+class KlBlock(Block):
+    """Distributions along an axis whose Kullback-Leibler divergence from the golden's is at most `max_kl` nats."""
+
+    max_kl: Annotated[Number, Field(gt=0)]
+    of: Literal["logits", "probabilities"]
+    axis: Axis = -1
+
+
+class ComparatorBlock(Block):
+    """One comparator with its parameters."""
+
+    allclose: PlainBlock | None = None
+    exact: PlainBlock | None = None
+    ulp: UlpBlock | None = None
+    eigh: EighBlock | None = None
+    svd: SvdBlock | None = None
+    qr: QrBlock | None = None
+    topk: TopkBlock | None = None
+    permutation: PermutationBlock | None = None
+    kl: KlBlock | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> ComparatorBlock:
+        if len(self.model_fields_set) != 1:
+            said = " and ".join(name for name in COMPARATORS if name in self.model_fields_set) or "none"
+            raise fault(f"must name one comparator, not {said}", "for example ulp: {max_ulp: 4}")
+        return self
+
+
+# What a comparator cannot do without, in the words of a hint; the others may stand as a bare name.
+_NEEDED = {
+    "ulp": "max_ulp: 4",
+    "eigh": "values: \"['w']\"",
+    "svd": 'u: "[0]", s: "[1]", vh: "[2]"',
+    "qr": 'q: "[0]", r: "[1]"',
+    "topk": "operand: x",
+    "kl": "max_kl: 1e-6, of: logits",
+}
+
+
+def _bare(word: str) -> str:
+    if word in _NEEDED:
+        raise fault(f"the comparator {word} needs parameters", f"for example {{{word}: {{{_NEEDED[word]}}}}}")
+    return word
+
+
+BareComparator = Annotated[
+    Text,
+    _known(COMPARATORS, "a comparator"),
+    AfterValidator(_bare),
+    WithJsonSchema({"type": "string", "enum": [name for name in COMPARATORS if name not in _NEEDED]}),
+]
+Comparator = Annotated[
+    Annotated[BareComparator, Tag("(text)")] | Annotated[ComparatorBlock, Tag("(mapping)")],
+    Discriminator(_mapping_or_text),
+]
+
+
+def comparator_of(said: str | ComparatorBlock) -> tuple[str, dict[str, Any]]:
+    """(name, parameters with their defaults)."""
+    if isinstance(said, str):
+        return said, {}
+    (name,) = said.model_fields_set
+    return name, getattr(said, name).model_dump(exclude_none=True)
+
+
 class OutputBlock(Block):
     """What holds for one leaf of the output, named by its key path (`[0]['w']`, `.` for the root) or a glob (`*`)."""
 
@@ -275,6 +423,37 @@ RaisesOrNames = Annotated[
     | Annotated[RaisesBlock, Tag("(mapping)")],
     Discriminator(_mapping_list_or_text),
 ]
+
+
+class VmapBlock(Block):
+    """The batch axis of each argument, null for one that is not batched; arguments not named get a new first axis.
+
+    `rows` are filled with the recipe's cases, over and over: reductions may be ordered otherwise in larger batches.
+    """
+
+    axes: dict[Identifier, VmapAxis] = Field(default_factory=dict)
+    rows: Annotated[int, Strict(), Field(ge=2, le=MAX_ROWS)] | None = None
+
+
+VmapOrSeveral = Annotated[
+    Annotated[VmapBlock, Tag("(mapping)")] | Annotated[_Several[VmapBlock], Tag("(list)")],
+    Discriminator(_mapping_list_or_text),
+]
+
+
+class GradBlock(Block):
+    """What the mode `grad` differentiates, and how exactly."""
+
+    arguments: _Several[Identifier] | None = None
+    output: LeafPath | None = None
+    rtol: Annotated[Number, Field(gt=0, lt=1)] | None = None
+
+
+class ShardedBlock(Block):
+    """The axis of each argument that is split over the devices, and how outputs have to be sharded then."""
+
+    axes: Annotated[dict[Identifier, Axis], Field(min_length=1)]
+    outputs: dict[LeafPath, PartitionSpec] = Field(default_factory=dict)
 
 
 class WhenBlock(Block):
@@ -322,6 +501,10 @@ class RecipeBlock(DefaultsBlock):
     properties: Annotated[tuple[Dotted, ...], AfterValidator(_once)] = ()
     inputs: Dotted | None = None
     outputs: dict[LeafPath, OutputBlock] = Field(default_factory=dict)
+    vmap: VmapOrSeveral | None = None
+    grad: GradBlock | None = None
+    sharded: ShardedBlock | None = None
+    allow_key_reuse: Annotated[bool, Strict()] = False
     cases: dict[Name, CaseBlock] = Field(default_factory=dict)
 
 

@@ -55,12 +55,13 @@ class _Comparison:
 
 def _comparisons(result: CheckResult) -> list[_Comparison]:
     golden = f"differs from the golden{f' ({line(result.golden)})' if result.golden else ''}"
-    found = [_Comparison(golden, "golden", "actual", result.leaves)]
-    for other, leaves in result.against.items():
-        if other == "reference":
-            found.append(_Comparison("differs from the reference", "reference", "actual", leaves))
-        else:
-            found.append(_Comparison(f"{line(result.mode)} disagrees with {other}", other, line(result.mode), leaves))
+    found = [
+        _Comparison(f"{line(result.mode)} disagrees with {other}", other, line(result.mode), leaves)
+        for other, leaves in result.against.items()
+        if other != "reference"  # modes that disagree are the diagnosis, so they come first
+    ]
+    found.append(_Comparison(golden, "golden", "actual", result.leaves))
+    found.append(_Comparison("differs from the reference", "reference", "actual", result.against.get("reference", ())))
     apart = [_Comparison(c.title, c.theirs, c.mine, [leaf for leaf in c.leaves if leaf.reason]) for c in found]
     return [comparison for comparison in apart if comparison.leaves]
 

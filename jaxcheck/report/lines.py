@@ -22,7 +22,8 @@ def leaf_lines(leaf: LeafResult) -> list[str]:
     title = plain_text(f"{leaf.path}: {leaf.dtype}{list(leaf.shape)}")
     if leaf.bit_equal == leaf.size and not leaf.reason:
         return [f"{title}: unchanged"]
-    lines = [f"{title}: {leaf.violation_ratio:.3g} x the tolerance, {leaf.mismatched} of {leaf.size} beyond; {tolerance}"]
+    how_far = f"{leaf.violation_ratio:.3g} x the tolerance, {leaf.mismatched} of {leaf.size} beyond"
+    lines = [f"{title}: {how_far}; {tolerance}"]
     if leaf.worst is not None:
         old, new = number(leaf.worst.golden), number(leaf.worst.actual)
         lines.append(
@@ -43,3 +44,29 @@ def moved_lines(results: Sequence[CheckResult]) -> list[str]:
                 leaves[leaf.path] = leaf
     moved = [leaf for leaf in leaves.values() if leaf.bit_equal < leaf.size or leaf.reason]
     return [line for leaf in moved for line in leaf_lines(leaf)] or ["new" if not leaves else "unchanged"]
+
+
+def latency_lines(results: Sequence[CheckResult]) -> list[str]:
+    """A distribution for each timed check, and the conditions under which they were taken."""
+    timed = [(result, result.latency) for result in results if result.latency is not None]
+    rows: list[tuple[str, ...]] = [("check", "compiling", "min", "p50", "p90", "p99", "spread", "samples")]
+    for result, latency in timed:
+        points = (result.compile_seconds or 0.0, latency.min, latency.p50, latency.p90, latency.p99)
+        numbers = (*map(duration, points), f"{latency.spread:.0%}", str(latency.samples))
+        rows.append((plain_text(result.id), *numbers))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    names, cells = widths[0], widths[1:]
+    lines = [
+        row[0].ljust(names) + "".join(f"  {cell.rjust(width)}" for cell, width in zip(row[1:], cells, strict=True))
+        for row in rows
+    ]
+    said = [", ".join(f"{name} {value}" for name, value in latency.conditions.items()) for _, latency in timed]
+    return [*lines, f"conditions of the last: {said[-1]}"] if timed else []
+
+
+def duration(seconds: float) -> str:
+    """`12.3 us`, `4.56 ms`, `1.23 s`."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} us"

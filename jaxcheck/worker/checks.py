@@ -17,35 +17,35 @@ from jaxcheck.goldens.leaf import Tree
 from jaxcheck.worker import internals
 from jaxcheck.worker.inputs import Arguments
 from jaxcheck.worker.kernels import bind, describe, own_frame
-from jaxcheck.worker.modes import MODES, Call
+from jaxcheck.worker.modes import MODES
+from jaxcheck.worker.subject import Produced, Subject
 from jaxcheck.worker.trees import numpy_tree, tree_of, widened
 
 TRACEBACK_LINES = 25
 MESSAGE_CHARACTERS = 20_000
 
 
-def execute(
-    kernel: Call, mode: str, static: tuple[str, ...], arguments: Arguments, clock: internals.CompileClock
-) -> tuple[dict[str, Any], Any]:
-    """(what to tell the parent, the outputs or None where the kernel raised)."""
-    fresh = arguments.fresh()
-    args, kwargs = bind(kernel, fresh)
-    before = _identity(args, kwargs)
+def execute(subject: Subject, mode: str, clock: internals.CompileClock) -> tuple[dict[str, Any], Produced | None]:
+    """(what to tell the parent, what the mode produced or None where the kernel raised)."""
+    given = subject.arguments.fresh()
+    before = _identity(given)
     clock.reset()
     start = time.perf_counter()
     facts: dict[str, Any] = {}
-    outputs = None
+    produced = None
     try:
+        produced = MODES[mode](subject, given)
         # Work is asynchronous: an error inside a callback surfaces only when the value is waited for.
-        outputs = jax.block_until_ready(MODES[mode](kernel, static, args, kwargs))
+        jax.block_until_ready(produced.outputs)
         facts["outcome"] = "value"
     except BaseException as error:  # a kernel may raise anything, SystemExit and KeyboardInterrupt included
+        produced = None
         facts |= {"outcome": "raised", "error": error_facts(error)}
     facts["seconds"] = time.perf_counter() - start
     facts["trace_seconds"], facts["compile_seconds"] = clock.seconds["trace"], clock.seconds["compile"]
     facts["compiles"] = clock.compiles
-    facts["mutated"] = _mutated(before, _identity(args, kwargs))
-    return facts, outputs
+    facts["mutated"] = _mutated(before, _identity(given))
+    return facts, produced
 
 
 def error_facts(error: BaseException) -> dict[str, Any]:
@@ -65,10 +65,9 @@ def qualified(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _identity(args: list[Any], kwargs: dict[str, Any]) -> dict[str, tuple[Any, list[int]]]:
+def _identity(given: Mapping[str, Any]) -> dict[str, tuple[Any, list[int]]]:
     """Structure and identity of every leaf: arrays are immutable, so this is all that a kernel can change."""
-    named = {f"#{position + 1}": value for position, value in enumerate(args)} | kwargs
-    return {name: (jax.tree.structure(value), [id(x) for x in jax.tree.leaves(value)]) for name, value in named.items()}
+    return {name: (jax.tree.structure(value), [id(x) for x in jax.tree.leaves(value)]) for name, value in given.items()}
 
 
 def _mutated(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -139,7 +138,14 @@ def _folder() -> str | None:
         return None
 
 
-def hand_over(outputs: Any, path: str) -> dict[str, Any]:
-    """Writes the outputs for the parent; an output that is no array is the kernel's error."""
-    write_tree(path, tree_of(outputs), {})
-    return {"outputs": path}
+def hand_over(produced: Produced, path: str) -> dict[str, Any]:
+    """Writes outputs and pairs for the parent; an output that is no array is the kernel's error."""
+    write_tree(path, tree_of(produced.outputs), {})
+    pairs = []
+    for number, pair in enumerate(produced.pairs):
+        files = [f"{path}.{number}.{side}.npz" for side in ("expected", "actual")]
+        for file, tree in zip(files, (pair.expected, pair.actual), strict=True):
+            write_tree(file, tree, {})
+        pairs.append([pair.words, *files])
+    findings = [{"kind": kind, "message": message} for kind, message in produced.findings]
+    return {"outputs": path, "pairs": pairs, "findings": findings, "notes": list(produced.notes)}

@@ -8,7 +8,6 @@ import platform
 from typing import Any
 
 import jax
-import jaxlib
 import numpy as np
 
 from jaxcheck.worker import internals
@@ -45,7 +44,7 @@ def describe() -> dict[str, Any]:
         "device_kind": device.device_kind,
         "device_count": jax.device_count(),
         "jax": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "jaxlib": version_of("jaxlib"),
         "optax": version_of("optax"),
         "numpy": np.__version__,
         "python": platform.python_version(),

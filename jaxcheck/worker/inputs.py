@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -32,18 +32,19 @@ class Arguments:
     structure: Any
     statics: Mapping[str, Any] = field(default_factory=dict)
     python: Mapping[int, Any] = field(default_factory=dict)
+    order: Any = None
 
     def fresh(self) -> dict[str, Any]:
         """{argument: pytree of new JAX arrays}: a kernel may donate or overwrite them."""
         arrays = [self.python[i] if i in self.python else restore(leaf) for i, leaf in enumerate(self.leaves)]
-        return {**jax.tree.unflatten(self.treedef, arrays), **self.statics}
+        return {**in_order(self.order, jax.tree.unflatten(self.treedef, arrays)), **self.statics}
 
     def tree(self) -> Tree:
         return Tree(self.structure, self.leaves)
 
     def with_stored(self, stored: Tree) -> Arguments:
         """The same arguments with the golden's bits."""
-        return Arguments(self.treedef, stored.leaves, self.structure, self.statics, self.python)
+        return replace(self, leaves=stored.leaves)
 
     def differences(self, stored: Tree) -> list[str]:
         """Leaves that are not what the golden stored: a changed value, dtype, shape, a new or a lost one."""
@@ -106,7 +107,23 @@ def arguments(dynamic: Mapping[str, Any], statics: Mapping[str, Any]) -> Argumen
         else:
             leaves.append(leaf_of(path, to_jax(path, value)))
     structure = structure_of(jax.tree.unflatten(treedef, [0] * len(leaves)))
-    return Arguments(treedef, tuple(leaves), structure, dict(statics), python)
+    return Arguments(treedef, tuple(leaves), structure, dict(statics), python, order_of(dynamic))
+
+
+def order_of(tree: Any) -> Any:
+    """The order of the keys of every dict that a plain container leads to; None for what has none."""
+    if type(tree) is dict:
+        return {key: order_of(child) for key, child in tree.items()}
+    return [order_of(child) for child in tree] if type(tree) in (list, tuple) else None
+
+
+def in_order(order: Any, tree: Any) -> Any:
+    """Dicts as they were written: JAX rebuilds them with sorted keys, which a kernel in a plain call can tell."""
+    if isinstance(order, dict):
+        return {key: in_order(below, tree[key]) for key, below in order.items()}
+    if isinstance(order, list):
+        return type(tree)(in_order(below, child) for below, child in zip(order, tree, strict=True))
+    return tree
 
 
 def _is_mark(value: Any) -> bool:
@@ -132,7 +149,8 @@ def to_jax(path: str, value: Any) -> jax.Array:
     except ValueError as error:
         raise LossyInput(f"argument {path} is ragged: {error}") from error
     if source.dtype.kind in "OSUMm":
-        raise LossyInput(f"argument {path} is {type(value).__name__}, which is no array (static? name it under `static:`)")
+        kind = type(value).__name__
+        raise LossyInput(f"argument {path} is {kind}, which is no array (static? name it under `static:`)")
     target = jax.dtypes.canonicalize_dtype(source.dtype)
     if source.dtype != target and not _survives(source, target):
         raise LossyInput(
@@ -143,11 +161,9 @@ def to_jax(path: str, value: Any) -> jax.Array:
 
 
 def _survives(source: np.ndarray, target: Any) -> bool:
-    """Integers must arrive unchanged; floats may be rounded, but not to infinity."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    """Integers must arrive unchanged; floats may be rounded, but neither to infinity nor to zero."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         there = source.astype(target)
     if source.dtype.kind in "iu":
         return bool(np.array_equal(there.astype(source.dtype), source))
-    return bool(np.array_equal(np.isfinite(there), np.isfinite(source)))
-
-
+    return bool(np.array_equal(np.isfinite(there), np.isfinite(source)) and np.array_equal(there == 0, source == 0))

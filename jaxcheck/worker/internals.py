@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import monitoring
 from jax._src import source_info_util
 from jax.extend.core import Literal
@@ -35,10 +36,10 @@ class CompileClock:
         self.seconds = {"trace": 0.0, "compile": 0.0}
         self.compiles = 0
 
-    def _record(self, event: str, duration: float, **_: Any) -> None:
+    def _record(self, event: str, duration_secs: float, **_: str | int) -> None:
         phase = DURATIONS.get(event)
         if phase:
-            self.seconds[phase] += duration
+            self.seconds[phase] += duration_secs
             self.compiles += phase == "compile"
 
 
@@ -109,7 +110,7 @@ def plain(value: Any) -> Any:
 
 def is_key(leaf: Any) -> bool:
     """A typed PRNG key array (`jax.random.key`), not the raw uint32 kind."""
-    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def backends() -> list[str]:
@@ -121,7 +122,7 @@ def backends() -> list[str]:
 
 @contextlib.contextmanager
 def portable_locations() -> Iterator[None]:
-    """Source locations inside an export without the folders of this machine and without the frames around the kernel."""
+    """Source locations in an export without the folders of this machine and the frames around the kernel."""
     with configured(
         {
             "jax_hlo_source_file_canonicalization_regex": r".*/",
@@ -133,7 +134,7 @@ def portable_locations() -> Iterator[None]:
 
 # --- jaxprs --------------------------------------------------------------------------------------------------------
 
-# Primitives that only call another jaxpr, and the parameter that holds it. The keys are the names of all supported versions.
+# Primitives that only call another jaxpr, and the parameter that holds it; the names of all supported versions.
 CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -151,6 +152,13 @@ def opened(jaxpr: Any) -> tuple[Any, list[Any]]:
     """(jaxpr, constants) of a jaxpr that may be open or closed (from jax 0.11.2 one class is both)."""
     constants = list(getattr(jaxpr, "consts", ()))
     return (jaxpr.jaxpr if hasattr(jaxpr, "jaxpr") else jaxpr), constants
+
+
+def inner_jaxprs(equation: Any) -> list[Any]:
+    """Every jaxpr among the equation's parameters: bodies of calls, loops and branches."""
+    values = [value for value in equation.params.values() if value is not None]
+    flat = [item for value in values for item in (value if isinstance(value, tuple | list) else (value,))]
+    return [item for item in flat if hasattr(item, "eqns") or hasattr(getattr(item, "jaxpr", None), "eqns")]
 
 
 def scan_counts(params: dict[str, Any]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""How a kernel is executed: one function a mode, `(kernel, static names, positional, keyword) -> outputs`."""
+"""How a kernel is executed: one function a mode, `(subject, fresh arguments by name) -> what it produced`."""
 
 from __future__ import annotations
 
@@ -7,38 +7,37 @@ from typing import Any
 
 import jax
 
-Call = Callable[..., Any]
+from jaxcheck.worker.gradient import grad
+from jaxcheck.worker.jitted import JITTED
+from jaxcheck.worker.kernels import bind
+from jaxcheck.worker.sharded import sharded
+from jaxcheck.worker.subject import Produced, Subject
+from jaxcheck.worker.vmapped import vmap
+
+Mode = Callable[[Subject, Mapping[str, Any]], Produced]
 
 
-class Jitted:
-    """One jitted function a kernel, so that cases of the same shapes share a compilation."""
-
-    def __init__(self) -> None:
-        self._functions: dict[tuple[Call, tuple[str, ...]], Call] = {}
-
-    def __call__(self, kernel: Call, static: tuple[str, ...]) -> Call:
-        key = (kernel, static)
-        if key not in self._functions:
-            self._functions[key] = jax.jit(kernel, static_argnames=static or None)
-        return self._functions[key]
-
-
-JITTED = Jitted()
-
-
-def eager(kernel: Call, static: tuple[str, ...], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def eager(subject: Subject, given: Mapping[str, Any]) -> Produced:
     """The plain call: what a user gets who writes `kernel(x)`."""
-    return kernel(*args, **kwargs)
+    return Produced(subject.call(given))
 
 
-def jit(kernel: Call, static: tuple[str, ...], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return JITTED(kernel, static)(*args, **kwargs)
+def jit(subject: Subject, given: Mapping[str, Any]) -> Produced:
+    args, kwargs = bind(subject.kernel, given)
+    return Produced(JITTED(subject.kernel, subject.static)(*args, **kwargs))
 
 
-def disable_jit(kernel: Call, static: tuple[str, ...], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def disable_jit(subject: Subject, given: Mapping[str, Any]) -> Produced:
     """Operation by operation, also inside what is jitted already."""
     with jax.disable_jit():
-        return kernel(*args, **kwargs)
+        return Produced(subject.call(given))
 
 
-MODES: Mapping[str, Call] = {"eager": eager, "jit": jit, "disable_jit": disable_jit}
+MODES: Mapping[str, Mode] = {
+    "eager": eager,
+    "jit": jit,
+    "disable_jit": disable_jit,
+    "vmap": vmap,
+    "grad": grad,
+    "sharded": sharded,
+}

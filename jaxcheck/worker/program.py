@@ -11,7 +11,7 @@ from jax import export
 from jaxcheck.worker import internals
 from jaxcheck.worker.inputs import Arguments
 from jaxcheck.worker.kernels import bind
-from jaxcheck.worker.modes import Call
+from jaxcheck.worker.subject import Call
 
 
 def flat_function(kernel: Call, arguments: Arguments) -> tuple[Callable[..., Any], list[Any]]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from jaxcheck.goldens.exchange import write_tree
 from jaxcheck.goldens.golden import Golden
-from jaxcheck.worker import checks, environment, internals, program, truth
+from jaxcheck.registry.model import DERIVED_MODES
+from jaxcheck.worker import checks, environment, internals, keys, latency, primitives, program, repeated, truth
 from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
+from jaxcheck.worker.subject import Produced, Subject
+
+WARMUP = 3
+LATENCY_SECONDS = 5.0
 
 
 class Prepared:
@@ -100,29 +106,59 @@ class Service:
             given = prepared.factory.get(case) or recipe["cases"].get(case) or {}
             faults += [[case, argument, text] for argument, text in argument_faults(prepared.kernel, list(given))]
         unknown = [case for case in recipe["cases"] if prepared.factory and case not in prepared.factory]
-        faults += [
-            [case, None, f"the factory has no case {case!r}; it has: {', '.join(prepared.factory)}"] for case in unknown
-        ]
+        has = ", ".join(prepared.factory)
+        faults += [[case, None, f"the factory has no case {case!r}; it has: {has}"] for case in unknown]
         return {"faults": faults, "cases": prepared.case_names(), "sources": project_sources(recipe["root"])}
 
-    def check(self, recipe: str, case: str, mode: str, stored: str | None, folder: str) -> dict[str, Any]:
+    def ambiguous(self, recipe: str, case: str) -> dict[str, Any]:
+        """Outputs of the kernel that are not unique, by path; none where it cannot be traced."""
+        prepared = self.prepared[recipe]
+        try:
+            with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
+                subject = Subject(prepared.kernel, prepared.static, prepared.arguments(case))
+                return {"outputs": primitives.ambiguous_outputs(subject)}
+        except Exception as error:  # a branch on a value, an argument that cannot be made: other checks say so
+            return {"outputs": {}, "reason": describe(error)}
+
+    def check(self, recipe: str, case: str, mode: str, stored: str | None, folder: str, repeat: int) -> dict[str, Any]:
         """One check. `stored` is the golden whose inputs are used: one of this very recipe."""
         prepared = self.prepared[recipe]
         with checks.undisturbed() as changes, checks.captured_warnings() as warnings:
-            reply = self._check(prepared, case, mode, stored, folder)
+            reply = self._check(prepared, case, mode, stored, folder, repeat)
         return {**reply, "warnings": warnings, "changes": changes}
 
-    def _check(self, prepared: Prepared, case: str, mode: str, stored: str | None, folder: str) -> dict[str, Any]:
+    def _check(
+        self, prepared: Prepared, case: str, mode: str, stored: str | None, folder: str, repeat: int
+    ) -> dict[str, Any]:
         try:
             arguments, differ = self._inputs(prepared, case, stored)
         except (BadName, LossyInput, TypeError, ValueError) as error:
             return {"outcome": "inputs", "error": checks.error_facts(error)}
         with internals.configured(prepared.recipe["config"]):
-            facts, outputs = checks.execute(prepared.kernel, mode, prepared.static, arguments, self.clock)
-            facts["inputs_differ"] = differ
-            if facts["outcome"] == "value":
-                facts |= self._judge_outputs(prepared, case, mode, arguments, outputs, folder)
+            options = prepared.recipe["options"].get(mode)
+            companions = partial(self._companions, prepared, case, stored)
+            subject = Subject(prepared.kernel, prepared.static, arguments, options, companions)
+            facts, produced = checks.execute(subject, mode, self.clock)
+            facts |= {"inputs_differ": differ, "findings": [], "notes": []}
+            if produced is not None:
+                facts |= self._judge_outputs(prepared, case, mode, arguments, produced, folder)
+            if repeat > 1 and (produced is None) == (facts["outcome"] == "raised"):
+                facts["findings"] += repeated.differences(subject, mode, repeat, facts, produced, self.clock)
+            if mode == "jit" and facts["outcome"] == "value" and not prepared.recipe["allow_key_reuse"]:
+                findings, notes = keys.examine(subject)
+                facts["findings"] += findings
+                facts["notes"] += notes
         return facts
+
+    def _companions(self, prepared: Prepared, case: str, stored: str | None) -> Iterator[tuple[str, Arguments]]:
+        """The recipe's other cases, as far as their arguments can be made."""
+        for name in prepared.case_names():
+            if name != case:
+                try:
+                    arguments, _ = self._inputs(prepared, name, stored)
+                except Exception:  # the finding of a check of its own
+                    continue
+                yield name, arguments
 
     def _inputs(self, prepared: Prepared, case: str, stored: str | None) -> tuple[Arguments, list[str]]:
         """The golden's own inputs. Where a factory now makes others, those, and the leaves that differ."""
@@ -137,13 +173,19 @@ class Service:
         return arguments.with_stored(inputs), []
 
     def _judge_outputs(
-        self, prepared: Prepared, case: str, mode: str, arguments: Arguments, outputs: Any, folder: str
+        self, prepared: Prepared, case: str, mode: str, arguments: Arguments, produced: Produced, folder: str
     ) -> dict[str, Any]:
         try:
-            found = checks.hand_over(outputs, os.path.join(folder, f"{mode}.npz"))
+            found = checks.hand_over(produced, os.path.join(folder, f"{mode}.npz"))
         except Exception as error:  # an unsupported leaf, a deleted (donated) array, a full disk
             return {"outcome": "raised", "error": checks.error_facts(error)}
-        found["violations"] = checks.properties_of(prepared.properties, arguments, outputs)
+        found["violations"] = []
+        if prepared.recipe["compares_inputs"]:
+            found["given"] = os.path.join(folder, "given.npz")
+            write_tree(found["given"], arguments.tree(), {})
+        if mode in DERIVED_MODES:  # these are not the kernel's outputs: neither properties nor reference know them
+            return found
+        found["violations"] = checks.properties_of(prepared.properties, arguments, produced.outputs)
         if prepared.reference is not None:
             try:
                 path = os.path.join(folder, "reference.npz")
@@ -171,6 +213,17 @@ class Service:
         with open(path, "wb") as file:
             file.write(code)
         return {**reply, "program": path}
+
+    def latency(self, recipe: str, case: str, mode: str, stored: str | None, samples: int) -> dict[str, Any]:
+        """Seconds a call takes after warm-up; nothing where the kernel raises."""
+        prepared = self.prepared[recipe]
+        arguments, _ = self._inputs(prepared, case, stored)
+        subject = Subject(prepared.kernel, prepared.static, arguments)
+        with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
+            try:
+                return latency.latency(subject, mode, samples, WARMUP, LATENCY_SECONDS)
+            except Exception as error:
+                return {"reason": describe(error)}
 
     def truth(self, recipe: str, case: str, stored: str, floor: bool, folder: str) -> dict[str, Any]:
         """The float64 truth of a case, the reference's own, and how far its outputs wander; for a blessing.

@@ -58,9 +58,8 @@ class Shadow:
         """(device outputs, shadow outputs) of a closed jaxpr at both kinds of inputs."""
         body, constants = internals.opened(jaxpr)
         lows: dict[Any, Any] = dict(zip([*body.constvars, *body.invars], [*constants, *low], strict=True))
-        highs: dict[Any, Any] = dict(
-            zip([*body.constvars, *body.invars], [*map(self.lift, constants), *high], strict=True)
-        )
+        lifted = [*map(self.lift, constants), *high]
+        highs: dict[Any, Any] = dict(zip([*body.constvars, *body.invars], lifted, strict=True))
         for equation in body.eqns:
             low_in = [self._read(atom, lows, lift=False) for atom in equation.invars]
             high_in = [self._read(atom, highs, lift=True) for atom in equation.invars]
@@ -99,9 +98,7 @@ class Shadow:
             return self._cond(equation, low, high)
         if name in ("linear_solve", "custom_linear_solve"):
             return self._linear_solve(equation.params, low, high)
-        if name in FOREIGN or any(
-            hasattr(value, "eqns") for value in equation.params.values() if name.startswith("run")
-        ):
+        if name in FOREIGN:
             raise NoShadow(f"{name} at {internals.source_line(equation)} has no float64 counterpart")
         outputs = internals.bind(equation, low, equation.params)
         shadows = self._high(equation, high)
@@ -146,15 +143,13 @@ class Shadow:
             flat = jax.tree.leaves(operands)
             return tuple(evaluate_wide(params["jaxpr"], flat))
 
-        outputs = jax.lax.reduce(
-            tuple(values[:half]), tuple(values[half:]), lambda a, b: computation(a, b), params["dimensions"]
-        )
-        return list(outputs)
+        operands, starts = tuple(values[:half]), tuple(values[half:])
+        return list(jax.lax.reduce(operands, starts, computation, params["dimensions"]))
 
     def _quantised(self, value: Any, atom: Any) -> Any:
         """Rounded to the declared dtype where that is narrower than float32 and the policy says so."""
         declared = getattr(atom.aval, "dtype", None)
-        if self.policy != "quantised" or not _narrow(declared) or wide_dtype(value.dtype) is None:
+        if self.policy != "quantised" or not is_narrow(declared) or wide_dtype(value.dtype) is None:
             return value
         return value.astype(declared).astype(value.dtype)
 
@@ -271,9 +266,9 @@ def _discrete(value: Any) -> bool:
     return not internals.is_key(value) and wide_dtype(jnp.asarray(value).dtype) is None
 
 
-def _narrow(dtype: Any) -> bool:
-    """bfloat16, float16, float8: a model that uses them means to."""
-    return dtype is not None and jnp.issubdtype(dtype, jnp.floating) and np.dtype(dtype).itemsize < 4
+def is_narrow(dtype: Any) -> bool:
+    """bfloat16, float16, float8."""
+    return dtype is not None and bool(jnp.issubdtype(dtype, jnp.floating)) and np.dtype(dtype).itemsize < 4
 
 
 def _as_declared(value: Any, atom: Any) -> Any:

@@ -33,7 +33,8 @@ def structure_of(tree: Any) -> Any:
     if children is None:
         return "*"
     nodes = [(key, structure_of(child)) for key, child in children]
-    kind, aux = jax.tree.structure(tree).node_data()
+    treedef: Any = jax.tree.structure(tree)
+    kind, aux = treedef.node_data()
     if kind is dict:
         keys = [key.key for key, _ in nodes]
         if all(isinstance(key, str) for key in keys):
@@ -113,8 +114,10 @@ def restore(leaf: Leaf) -> jax.Array:
     The copy is NumPy's: `jnp.array(copy=True)` would compile one for every new shape.
     """
     if leaf.impl is not None:
-        return jax.random.wrap_key_data(jax.device_put(np.array(leaf.words)), impl=leaf.impl)
-    return jax.device_put(np.array(leaf.array()))
+        keys: jax.Array = jax.random.wrap_key_data(jax.device_put(np.array(leaf.words)), impl=leaf.impl)
+        return keys
+    array: jax.Array = jax.device_put(np.array(leaf.array()))
+    return array
 
 
 def numpy_tree(tree: Any, convert: Callable[[np.ndarray], np.ndarray] = lambda array: array) -> Any:

@@ -13,7 +13,7 @@ from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.worker import internals
 from jaxcheck.worker.inputs import Arguments
 from jaxcheck.worker.program import flat_function
-from jaxcheck.worker.shadow import Policy, Shadow, wide_dtype
+from jaxcheck.worker.shadow import Policy, Shadow, is_narrow, wide_dtype
 from jaxcheck.worker.trees import key_path, tree_of, unique
 
 # Each is believed only where it changes the compiled program or its bits: some releases ignore some of them.
@@ -33,7 +33,7 @@ def float_truth(kernel: Callable[..., Any], arguments: Arguments) -> tuple[Tree,
     """
     function, flat = flat_function(kernel, arguments)
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*flat)
-    policy: Policy = "quantised" if any(_is_narrow(leaf) for leaf in [*flat, *jax.tree.leaves(shapes)]) else "ideal"
+    policy: Policy = "quantised" if _computes_narrowly(jaxpr) else "ideal"
     shadow = Shadow(policy)
     _, high = shadow.run(jaxpr, flat, [shadow.lift(leaf) for leaf in flat])
     paths = unique([key_path(path) for path, _ in jax.tree_util.tree_flatten_with_path(shapes)[0]])
@@ -52,8 +52,13 @@ def by_path(leaves: list[Leaf]) -> Tree:
     return Tree({"dict": {leaf.path: "*" for leaf in ordered}}, tuple(ordered))
 
 
-def _is_narrow(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jnp.floating)) and np.dtype(leaf.dtype).itemsize < 4
+def _computes_narrowly(jaxpr: Any) -> bool:
+    """Whether a bfloat16, float16 or float8 value occurs anywhere: a model that uses them means to."""
+    body, _ = internals.opened(jaxpr)
+    atoms = [*body.invars, *(atom for equation in body.eqns for atom in equation.outvars)]
+    return any(is_narrow(getattr(atom.aval, "dtype", None)) for atom in atoms) or any(
+        _computes_narrowly(inner) for equation in body.eqns for inner in internals.inner_jaxprs(equation)
+    )
 
 
 def noise(kernel: Callable[..., Any], arguments: Arguments) -> dict[str, dict[str, float]]:
@@ -76,7 +81,7 @@ def noise(kernel: Callable[..., Any], arguments: Arguments) -> dict[str, dict[st
             compiled = lowered.compile(compiler_options=options)
             if compiled.as_text() != text:
                 _widen(found, "knobs", base, _floats(compiled(*flat)))
-        except Exception:  # noqa: S112  an option that this release does not know is no knob
+        except Exception:  # an option that this release does not know is no knob
             continue
     _widen(found, "modes", base, _floats(function(*flat)))
     return found

@@ -169,7 +169,8 @@ def test_brakes_hold_and_name_their_override(
     project.write(
         "recipes.yaml",
         "version: 1\ndefaults: {tolerance: {float32: {rtol: 1e-6, atol: 1e-6}}}\nrecipes:\n"
-        f"  braked:\n    kernel: '{kernel}'\n    cases: {{only: {{{options}}}}}\n" + (f"    {recipe}\n" if recipe else ""),
+        f"  braked:\n    kernel: '{kernel}'\n    cases: {{only: {{{options}}}}}\n"
+        + (f"    {recipe}\n" if recipe else ""),
     )
     before = project.files()
     done = project.jaxcheck("bless", "--reason", "try")

@@ -46,7 +46,8 @@ def wide(x):
     return x / 3
 
 def draw(key):
-    return {"key": jax.random.split(key)[0], "u": jax.random.uniform(key, (2,))}
+    key, used = jax.random.split(key)
+    return {"key": key, "u": jax.random.uniform(used, (2,))}
 
 def scalars(x):
     return {"i": 3, "f": 2.5, "np64": np.float64(1.5), "x": x}
@@ -167,7 +168,11 @@ def test_when_skips_with_a_reason_and_a_skip_is_not_green(project: Project) -> N
 
 @pytest.mark.parametrize(
     ("when", "says"),
-    [("{backend: gpu}", "needs backend gpu"), ("{packages: {nosuchpackage: '>=1'}}", "not installed"), ("{python: '<3'}", "Python")],
+    [
+        ("{backend: gpu}", "needs backend gpu"),
+        ("{packages: {nosuchpackage: '>=1'}}", "not installed"),
+        ("{python: '<3'}", "Python"),
+    ],
 )
 def test_other_conditions(project: Project, when: str, says: str) -> None:
     with_recipes(project, f'r: {{kernel: "kernels:double", when: {when}, cases: {{one: {{args: {{x: 1.0}}}}}}}}')
@@ -183,7 +188,19 @@ def test_report_has_what_the_contract_promises(project: Project) -> None:
     done, report = project.run()
     assert done.code == 1
     environment = report["environment"]
-    for key in ("backend", "device_kind", "device_count", "jax", "jaxlib", "optax", "numpy", "python", "cpu", "xla_flags", "config"):
+    for key in (
+        "backend",
+        "device_kind",
+        "device_count",
+        "jax",
+        "jaxlib",
+        "optax",
+        "numpy",
+        "python",
+        "cpu",
+        "xla_flags",
+        "config",
+    ):
         assert key in environment, key
     assert report["schema"] == 1
     assert report["totals"]["fail"] == 2
@@ -219,11 +236,11 @@ def test_streams(project: Project) -> None:
     assert "\x1b" in project.run(FORCE_COLOR="1")[0].out
 
 
-
 def test_modes_that_disagree_are_named_first(project: Project) -> None:
     """prod(x / 500) with 15 <= n <= 32 is NaN under jit, and right eagerly, on all supported versions."""
     values = [501 + n % 3 for n in range(16)]
-    recipe = f'product: {{kernel: "kernels:product", cases: {{n16: {{args: {{x: {{$array: {{value: {values}, dtype: float32}}}}}}}}}}}}'
+    x = f"{{$array: {{value: {values}, dtype: float32}}}}"
+    recipe = f'product: {{kernel: "kernels:product", cases: {{n16: {{args: {{x: {x}}}}}}}}}'
     with_recipes(project, recipe)
     done, report = project.run()
     assert done.code == 1
@@ -251,7 +268,8 @@ def test_expected_errors_by_mode(project: Project) -> None:
     ],
 )
 def test_another_error_than_the_expected_one(project: Project, raises: str, says: str) -> None:
-    recipe = f'power: {{kernel: "kernels:power", modes: [jit], golden: jit, cases: {{a: {{args: {{x: 2.0, n: 3}}, raises: {raises}}}}}}}'
+    case = f"{{args: {{x: 2.0, n: 3}}, raises: {raises}}}"
+    recipe = f'power: {{kernel: "kernels:power", modes: [jit], golden: jit, cases: {{a: {case}}}}}'
     with_recipes(project, recipe)
     _, report = project.run()
     result = report["results"][0]
@@ -362,6 +380,7 @@ def test_dict_order_is_a_real_difference_between_modes(project: Project) -> None
     _, report = project.run()
     eager, jit = (by_id(report)[f"first::one[{mode}]"] for mode in ("eager", "jit"))
     assert eager["status"] == jit["status"] == "missing"
+    assert "jit disagrees with eager" in jit["reason"], "the plain call sees the dict as it was written"
 
 
 def test_a_dtype_without_tolerance_is_an_error_with_the_line_to_add(project: Project) -> None:
@@ -461,7 +480,8 @@ def test_golden_contracts(project: Project) -> None:
     with_recipes(
         project,
         'by-jit: {kernel: "kernels:third", golden: jit, cases: {one: {args: {x: 1.0}}}}',
-        'by-truth: {kernel: "kernels:third", golden: truth, reference: "kernels:third", cases: {one: {args: {x: 1.0}}}}',
+        'by-truth: {kernel: "kernels:third", golden: truth, reference: "kernels:third", '
+        "cases: {one: {args: {x: 1.0}}}}",
     )
     project.bless()
     done, _ = project.run()

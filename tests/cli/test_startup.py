@@ -48,7 +48,9 @@ def loaded_by(project: Project, *args: str, more: str = "") -> set[str]:
     return set(line.split()[1:])
 
 
-@pytest.mark.parametrize("args", [("--help",), ("--version",), ("list",), ("list", "--ids"), ("run", "--help"), ("check", "--help")])
+@pytest.mark.parametrize(
+    "args", [("--help",), ("--version",), ("list",), ("list", "--ids"), ("run", "--help"), ("check", "--help")]
+)
 def test_no_jax(project: Project, args: tuple[str, ...]) -> None:
     assert not loaded_by(project, *args) & set(HEAVY)
 

@@ -71,7 +71,10 @@ def test_exception(project: Project) -> None:
     ],
 )
 def test_death_costs_one_check(project: Project, body: str, status: str, says: str) -> None:
-    kernel = f"import os, signal, sys\nimport jax\ndef dies(x):\n    if not isinstance(x, jax.core.Tracer):\n        {body}\n    return x\n"
+    kernel = (
+        "import os, signal, sys\nimport jax\ndef dies(x):\n    if not isinstance(x, jax.core.Tracer):\n"
+        f"        {body}\n    return x\n"
+    )
     with_fault(project, fault("dies"), kernel)
     done, report = project.run("-j", "1")
     assert done.code == 1, done
@@ -128,7 +131,9 @@ def _runs(pid: int) -> bool:
 
 
 def test_a_forked_child_that_returns_is_not_a_second_worker(project: Project) -> None:
-    kernel = "import os, warnings\ndef forks(x):\n    warnings.simplefilter('ignore')\n    os.fork()\n    return 2 * x\n"
+    kernel = (
+        "import os, warnings\ndef forks(x):\n    warnings.simplefilter('ignore')\n    os.fork()\n    return 2 * x\n"
+    )
     with_fault(project, fault("forks", more="modes: [eager]"), kernel)
     _, report = project.run("-j", "1")
     assert statuses(report)["fault::standard[eager]"] == "missing"
@@ -185,8 +190,10 @@ def test_changed_config_is_found_and_put_back(project: Project) -> None:
         "def looks(x):\n    assert not jax.config.jax_debug_nans and 'MEDDLED' not in os.environ\n"
         "    assert os.getcwd() != '/'\n    return x\n"
     )
-    recipes = fault("meddles", more="modes: [eager]") + "\n  " + fault("looks", more="modes: [eager]").replace(
-        "fault:", "looks:"
+    recipes = (
+        fault("meddles", more="modes: [eager]")
+        + "\n  "
+        + fault("looks", more="modes: [eager]").replace("fault:", "looks:")
     )
     with_fault(project, recipes, kernel)
     _, report = project.run("-j", "1")
@@ -198,9 +205,7 @@ def test_changed_config_is_found_and_put_back(project: Project) -> None:
 
 
 def test_leaked_tracer_costs_the_check_that_uses_it(project: Project) -> None:
-    kernel = (
-        "kept = []\ndef leaks(x):\n    kept.append(x)\n    return x + sum(kept[:-1])\n"
-    )
+    kernel = "kept = []\ndef leaks(x):\n    kept.append(x)\n    return x + sum(kept[:-1])\n"
     cases = "one: {args: {x: [1.0]}}, two: {args: {x: [1.0, 2.0]}}"
     with_fault(project, fault("leaks", cases=cases, more="modes: [jit], golden: jit"), kernel)
     _, report = project.run("-j", "1")
@@ -279,7 +284,10 @@ def test_interrupt_saves_what_was_done(project: Project) -> None:
 
 
 def test_worker_does_not_outlive_a_killed_parent(project: Project) -> None:
-    kernel = "import os, time, pathlib\ndef waits(x):\n    pathlib.Path('pid').write_text(str(os.getpid()))\n    time.sleep(100)\n"
+    kernel = (
+        "import os, time, pathlib\ndef waits(x):\n"
+        "    pathlib.Path('pid').write_text(str(os.getpid()))\n    time.sleep(100)\n"
+    )
     with_fault(project, fault("waits", more="modes: [eager]"), kernel)
     process = subprocess.Popen(project.command("run", "fault"), cwd=project.folder, env=clean_environment())
     deadline = time.monotonic() + 60

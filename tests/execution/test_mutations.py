@@ -63,9 +63,7 @@ class Shipped:
     def judged(self, goldens: GoldenStore) -> Run:
         """What `run` would say with these goldens."""
         with ThreadPoolExecutor(1) as judges:
-            work = Assignment(
-                self.registry, Selection(), goldens, GoldenStore(self.candidates), self.scratch, judges
-            )
+            work = Assignment(self.registry, Selection(), goldens, GoldenStore(self.candidates), self.scratch, judges)
             done = [conduct(work, recipe, self.session) for recipe in self.registry.recipes.values()]
         damaged = tuple(text for one in done for text in one.damaged)
         return Run(jaxcheck="test", results=tuple(r for one in done for r in one.results), damaged_goldens=damaged)
@@ -347,9 +345,11 @@ def test_content_changed_behind_the_codecs_back_is_damage(shipped: Shipped, tmp_
 def test_the_real_command_catches_a_change_in_every_golden(project: Project) -> None:
     """Each case with the next kind of change, in one run."""
     kinds = list(CHANGES.values())
-    first_that_applies = lambda number: lambda case: next(  # noqa: E731
-        (new for shift in range(len(kinds)) if (new := kinds[(number + shift) % len(kinds)](case)) is not None), None
-    )
+
+    def first_that_applies(number: int) -> Change:
+        rotated = [kinds[(number + shift) % len(kinds)] for shift in range(len(kinds))]
+        return lambda case: next((new for kind in rotated if (new := kind(case)) is not None), None)
+
     mutated = mutate(project.folder, first_that_applies)
     done, report = project.run(*real(project, REPOSITORY / "recipes.yaml"))
     assert done.code == 1, done

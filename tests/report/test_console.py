@@ -27,16 +27,16 @@ def test_a_failure_tells_what_where_by_how_much_and_what_to_type_next() -> None:
         == """\
 FAIL newton-sqrt::standard[jit]
   the kernel changed its argument x
-  differs from the golden (goldens/newton-sqrt.npz)
-    [0]['w'] float32[4, 3]: 20.4 x tolerance, 3 of 12 beyond, worst at [1, 2]
-         golden  0.1234111  max abs  4.56e-05
-         actual  0.1234567  max rel  0.00037
-        allowed  2.25e-06   max ULP  6,120
-      tolerance  rtol 2e-06 atol 2e-06 (recipes.yaml:12:5)
   jit disagrees with eager
     [0]['w'] float32[4, 3]: 20.4 x tolerance, 3 of 12 beyond, worst at [1, 2]
           eager  0.1234111  max abs  4.56e-05
             jit  0.1234567  max rel  0.00037
+        allowed  2.25e-06   max ULP  6,120
+      tolerance  rtol 2e-06 atol 2e-06 (recipes.yaml:12:5)
+  differs from the golden (goldens/newton-sqrt.npz)
+    [0]['w'] float32[4, 3]: 20.4 x tolerance, 3 of 12 beyond, worst at [1, 2]
+         golden  0.1234111  max abs  4.56e-05
+         actual  0.1234567  max rel  0.00037
         allowed  2.25e-06   max ULP  6,120
       tolerance  rtol 2e-06 atol 2e-06 (recipes.yaml:12:5)
   hint: jaxcheck diff newton-sqrt::standard"""

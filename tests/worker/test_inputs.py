@@ -17,7 +17,7 @@ from jaxcheck.worker.kernels import BadName, argument_faults, bind, describe, re
 
 pytestmark = pytest.mark.needs_jax
 
-Point = namedtuple("Point", "x y")  # noqa: PYI024  (a user's own kind)
+Point = namedtuple("Point", "x y")
 
 
 def test_registry_values_become_jax_arrays() -> None:
@@ -63,16 +63,13 @@ def test_python_values_stay_weakly_typed() -> None:
         (np.float64(1e300), "float64 and its value does not survive as float32"),
         (np.array(["text"]), "no array"),
         (object(), "no array"),
-        ("text", "static: name it"),
+        ("text", "name it under `static:`"),
     ],
 )
 def test_what_would_be_lost_is_refused(value: Any, says: str) -> None:
-    with pytest.raises(LossyInput, match="argument x"):
+    with pytest.raises(LossyInput, match="argument x") as caught:
         from_factory({"x": value}, ())
-    try:
-        from_factory({"x": value}, ())
-    except LossyInput as error:
-        assert says in str(error) or says.split(":")[0] in str(error)
+    assert says in str(caught.value)
 
 
 def test_rounding_is_not_a_loss() -> None:
@@ -138,8 +135,7 @@ def test_nested_names_are_found() -> None:
 
 
 def test_an_error_is_described_by_the_users_own_line() -> None:
-    try:
+    with pytest.raises(TypeError) as caught:
         jax.jit(lambda x: x if x > 0 else -x)(1.0)
-    except TypeError as error:
-        assert describe(error).startswith("TracerBoolConversionError: ")
-        assert "test_inputs.py:" in describe(error)
+    assert describe(caught.value).startswith("TracerBoolConversionError: ")
+    assert "test_inputs.py:" in describe(caught.value)

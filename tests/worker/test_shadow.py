@@ -198,9 +198,20 @@ def test_truth_of_a_case_names_its_leaves() -> None:
     assert facts == {"policy": "ideal", "flips": []}
 
 
-def test_a_low_precision_output_is_held_to_its_casts() -> None:
-    _, facts = float_truth(lambda x: x.astype(jnp.bfloat16), from_factory({"x": X}, ()))
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        lambda x: x.astype(jnp.bfloat16),
+        lambda x: x.astype(jnp.float16).astype(jnp.float32),
+        lambda x: jax.lax.scan(lambda c, a: (c + a.astype(jnp.bfloat16).astype(jnp.float32), None), x[0], x)[0],
+        jax.jit(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32)),
+    ],
+)
+def test_low_precision_anywhere_is_held_to_its_casts(kernel: Callable[..., Any]) -> None:
+    tree, facts = float_truth(kernel, from_factory({"x": X}, ()))
     assert facts["policy"] == "quantised"
+    ordinary = np.asarray(kernel(jnp.asarray(X)), np.float64)
+    assert np.allclose(tree.leaves[0].array(), ordinary, rtol=1e-6, atol=1e-6)
 
 
 def test_noise_tells_conditioned_kernels_from_chaotic_ones() -> None:

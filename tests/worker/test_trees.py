@@ -19,7 +19,7 @@ from jaxcheck.worker.trees import UnsupportedOutput, restore, structure_of, tree
 
 pytestmark = pytest.mark.needs_jax
 
-Stat = namedtuple("Stat", "mean extra")  # noqa: PYI024  (a kernel's own kind)
+Stat = namedtuple("Stat", "mean extra")
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["w"], meta_fields=["order"])
