@@ -53,11 +53,14 @@ def by_path(leaves: list[Leaf]) -> Tree:
 
 
 def _computes_narrowly(jaxpr: Any) -> bool:
-    """Whether a bfloat16, float16 or float8 value occurs anywhere: a model that uses them means to."""
+    """Whether a bfloat16, float16 or float8 value, or a rounding to fewer bits, occurs anywhere: a model that has them
+    means to."""
     body, _ = internals.opened(jaxpr)
     atoms = [*body.invars, *(atom for equation in body.eqns for atom in equation.outvars)]
-    return any(is_narrow(getattr(atom.aval, "dtype", None)) for atom in atoms) or any(
-        _computes_narrowly(inner) for equation in body.eqns for inner in internals.inner_jaxprs(equation)
+    return (
+        any(is_narrow(getattr(atom.aval, "dtype", None)) for atom in atoms)
+        or any(equation.primitive.name == "reduce_precision" for equation in body.eqns)
+        or any(_computes_narrowly(inner) for equation in body.eqns for inner in internals.inner_jaxprs(equation))
     )
 
 

@@ -205,6 +205,7 @@ def test_truth_of_a_case_names_its_leaves() -> None:
         lambda x: x.astype(jnp.float16).astype(jnp.float32),
         lambda x: jax.lax.scan(lambda c, a: (c + a.astype(jnp.bfloat16).astype(jnp.float32), None), x[0], x)[0],
         jax.jit(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32)),
+        lambda x: jax.lax.reduce_precision(x, 5, 10),
     ],
 )
 def test_low_precision_anywhere_is_held_to_its_casts(kernel: Callable[..., Any]) -> None:
