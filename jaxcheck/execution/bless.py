@@ -249,11 +249,14 @@ def _blessed(case: GoldenCase, blessing: Blessing, known: Known) -> GoldenCase:
 def contradicted(
     decisions: Sequence[tuple[CaseFacts, Decision]], known: Mapping[tuple[str, str], Known], allowed: Collection[str]
 ) -> list[tuple[CaseFacts, Decision]]:
-    """The decisions, with those refused whose reference and float64 shadow contradict one another."""
+    """The decisions, with those refused whose reference and float64 shadow contradict one another.
+
+    Who allows a kernel to differ from its reference has said which of the two is wrong.
+    """
     result = []
     for facts, decision in decisions:
         fault = known.get((facts.recipe, facts.case), Known()).fault
-        if decision.action == "bless" and fault and "truth" not in allowed:
+        if decision.action == "bless" and fault and not {"truth", "reference"} & set(allowed):
             decision = Decision("refuse", f"{BRAKES['truth']}: {fault}", "--allow truth")
         result.append((facts, decision))
     return result

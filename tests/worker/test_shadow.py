@@ -160,6 +160,7 @@ def shipped_cases() -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.timeout(400)
 def test_self_test_on_every_shipped_recipe() -> None:
     """Told to compute at the declared dtypes, the interpreter agrees with the ordinary run of each shipped case."""
     registry = load_registry(REPOSITORY / "recipes.yaml")
@@ -184,7 +185,7 @@ def test_self_test_on_every_shipped_recipe() -> None:
             if jax.dtypes.issubdtype(mine.dtype, jax.dtypes.prng_key):
                 mine, declared, theirs = (jax.random.key_data(key) for key in (mine, declared, theirs))
             assert np.array_equal(np.asarray(mine), np.asarray(declared), equal_nan=True), (name, case)
-            wide = [np.asarray(value, np.float64) for value in (mine, theirs)]
+            wide = [np.asarray(value, np.complex128) for value in (mine, theirs)]
             finite = np.abs(wide[1][np.isfinite(wide[1])])
             scale = float(finite.max(initial=0.0))
             assert np.allclose(*wide, rtol=1e-5, atol=1e-6 * scale, equal_nan=True), (name, case)
