@@ -54,7 +54,7 @@ def cases_of(store: GoldenStore, recipe: Recipe) -> list[str]:
 
 def show_case(recipe: Recipe, case: str, goldens: GoldenStore, candidates: GoldenStore) -> None:
     """Old against new, in the order of the leaves; the worst element, and how the others are spread."""
-    from jaxcheck.execution.judge import Comparison
+    from jaxcheck.execution.comparison import Comparison
     from jaxcheck.report.lines import leaf_lines, plain_text
 
     candidate = candidates.load(recipe.name)

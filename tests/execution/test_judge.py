@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxcheck.execution.judge import in_common, telling_line, ulps_to
+from jaxcheck.execution.comparison import in_common, ulps_to
+from jaxcheck.execution.judge import telling_line
 
 
 @pytest.mark.parametrize(
