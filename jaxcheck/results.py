@@ -18,6 +18,10 @@ from jaxcheck.errors import Exit
 
 SCHEMA = 1
 Against = Literal["golden", "eager", "jit", "reference"]
+# What became of a check from one run to the other: of its leaves the worst, or what kept them from being compared.
+CheckVerdict = Literal["unchanged", "drifted", "improved", "regressed", "changed", "broken", "unstable"]
+CauseKind = Literal["jax", "xla", "package", "environment", "both", "undetermined"]
+GateVerdict = Literal["pass", "review", "block"]
 
 
 class Status(enum.StrEnum):
@@ -34,6 +38,7 @@ class Status(enum.StrEnum):
 
 
 FAILURES = frozenset(Status) - {Status.PASS, Status.SKIP}
+COMPARED = frozenset({"unchanged", "drifted", "improved", "regressed", "changed"})
 
 
 def _finite(value: Any) -> Any:
@@ -66,6 +71,7 @@ class Worst(Model):
     golden: Value
     actual: Value
     allowed: Measure
+    truth: Value | None = None
 
 
 class Statistics(Model):
@@ -101,6 +107,8 @@ class LeafResult(Statistics):
 
     Against the golden also: `verdict` (unchanged, drifted, improved, regressed, changed), `error_to_truth` where the
     golden holds the truth, `eps` of the dtype to measure both by, and `floors`: the move in noise floors, where known.
+    Between two runs of a gate also: `cause`, who moved it (`package`: which), in words `because`; and `since`, the first
+    release that did.
     """
 
     path: str
@@ -112,6 +120,10 @@ class LeafResult(Statistics):
     error_to_truth: ErrorToTruth | None = None
     eps: float | None = None
     floors: Measure | None = None
+    cause: CauseKind | None = None
+    because: str = ""
+    package: str | None = None
+    since: str | None = None
 
 
 class CapturedWarning(Model):
@@ -142,7 +154,9 @@ class Finding(Model):
         "determinism",
         "keys",
         "gradient",
+        "traces",
         "sharding",
+        "deprecation",
     ]
     message: str
 
@@ -150,7 +164,8 @@ class Finding(Model):
 class Latency(Model):
     """Seconds a call takes after warm-up, as a distribution, with what the machine did meanwhile.
 
-    `first` is the first call, which traces and compiles; `spread` is (p90 - p10) / p50.
+    `first` is the first call, which traces and compiles; `spread` is (p90 - p10) / p50. Where it was measured in several
+    processes, `rounds` are their medians and `compiling` the seconds that each compiled.
     """
 
     samples: int
@@ -162,10 +177,26 @@ class Latency(Model):
     max: float
     spread: float
     conditions: dict[str, str] = Field(default_factory=dict)
+    rounds: tuple[float, ...] = ()
+    compiling: tuple[float, ...] = ()
+
+
+class Baseline(Model):
+    """What a check of a gate was before: its status and reason, and the seconds that it took to compile and to call."""
+
+    status: Status
+    reason: str = ""
+    compile_seconds: float | None = None
+    compiles: int | None = None
+    latency: Latency | None = None
 
 
 class CheckResult(Model):
-    """One recipe x case x mode. `leaves` are compared with the golden, `against` with other modes or a reference."""
+    """One recipe x case x mode. `leaves` are compared with the golden, `against` with other modes or a reference.
+
+    In a gate, `leaves` are compared with the baseline's and `status` follows from the `verdict`; `golden_status` is the
+    candidate's own, and `baseline` says how the check was before.
+    """
 
     id: str
     recipe: str
@@ -192,6 +223,10 @@ class CheckResult(Model):
     stdout: str = ""
     stderr: str = ""
     tags: tuple[str, ...] = ()
+    verdict: CheckVerdict | None = None
+    golden_status: Status | None = None
+    baseline: Baseline | None = None
+    details: tuple[str, ...] = ()
 
 
 class Environment(Model):
@@ -246,6 +281,122 @@ class Run(Model):
         return cls.model_validate_json(text)
 
 
+class PackageChange(Model):
+    """A package that differs between the two sides; `asked` for, or moved by the resolver. None: not there."""
+
+    name: str
+    before: str | None
+    after: str | None
+    asked: bool = False
+
+
+class Side(Model):
+    """One side of a gate: what it is called, where it ran, and what came of its own run against the goldens."""
+
+    label: str
+    python: str = ""
+    folder: str = ""
+    environment: Environment | None = None
+    totals: dict[str, int] = Field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Concern(Model):
+    """One reason for the verdict of a gate: its kind, the checks that it is about, and whether `--allow` covered it."""
+
+    kind: Literal[
+        "regressed", "changed", "broken", "loosened", "improved", "warnings", "slower", "unstable", "unverified"
+    ]
+    verdict: GateVerdict
+    message: str
+    checks: tuple[str, ...] = ()
+    allowed: bool = False
+
+
+class Gate(Run):
+    """Two runs compared: `results` are those of the candidate, each with what became of it."""
+
+    verdict: GateVerdict
+    concerns: tuple[Concern, ...] = ()
+    from_: Side = Field(alias="from")
+    to: Side
+    packages: tuple[PackageChange, ...] = ()
+    settings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class BisectTarget(Model):
+    """What is looked for in the releases: a leaf of a check, or the check itself where `path` is empty.
+
+    `kind` is what is asked of it, `before` and `after` how it stood at the good and at the bad end (`same`, `moved`).
+    """
+
+    check: str
+    path: str = ""
+    kind: Literal["moved", "tolerance", "truth", "error", "slower", "golden", "structure"]
+    before: str
+    after: str
+
+
+class BisectAnswer(BisectTarget):
+    """The last release that is as the good end and the first that is as the bad one.
+
+    `found` where they are neighbours and came out the same when each was run afresh; `range` where only releases that can
+    tell nothing (`skipped`) are between them; `unstable` where one came out otherwise, or the good end differs from
+    itself: `reason` says how. `also` are the other packages that differ between the two.
+    """
+
+    state: Literal["found", "range", "unstable"]
+    last_good: str
+    first_bad: str
+    skipped: tuple[str, ...] = ()
+    reason: str = ""
+    also: tuple[PackageChange, ...] = ()
+
+
+class BisectProbe(Model):
+    """One run of one release, or why there was none. `outcomes` are in the order of the answers, `reused` where it was
+    made by an earlier command.
+
+    `baseline` is the good end's run that all are compared with, `first` the one that the search goes by, `again` the
+    one that confirms.
+    """
+
+    version: str
+    attempt: Literal["baseline", "first", "again"]
+    outcomes: tuple[Literal["good", "bad", "skip"], ...] = ()
+    reason: str = ""
+    seconds: float = 0.0
+    folder: str = ""
+    reused: bool = False
+
+
+class Bisection(Model):
+    """A search through the releases of one package: what was asked for, every run, and what was found."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    jaxcheck: str
+    command: str = ""
+    started: str = ""
+    seconds: float = 0.0
+    registry: str = ""
+    package: str
+    predicate: Literal["moved", "tolerance", "truth", "error", "slower", "golden"]
+    good: str
+    bad: str
+    python: str = ""
+    requirements: tuple[str, ...] = ()
+    releases: tuple[str, ...] = ()
+    not_offered: tuple[str, ...] = ()
+    compared: int = 0
+    answers: tuple[BisectAnswer, ...] = ()
+    probes: tuple[BisectProbe, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True, indent=1)
+
+
 def totals(results: Iterable[CheckResult]) -> dict[str, int]:
     """How many checks ended in each status; every status is named, also those that did not occur."""
     counts = Counter(result.status for result in results)
@@ -262,3 +413,19 @@ def exit_code(run: Run) -> Exit:
     if statuses & FAILURES:
         return Exit.FAILED
     return Exit.PASSED if Status.PASS in statuses else Exit.NOTHING_VERIFIED
+
+
+def gate_exit_code(gate: Gate) -> Exit:
+    """0 on pass, and on a review that was allowed in full; 5 where nothing could be compared; else 1."""
+    if gate.interrupted:
+        return Exit.INTERRUPTED
+    if any(not concern.allowed for concern in gate.concerns):
+        return Exit.FAILED
+    compared = any(result.verdict in COMPARED for result in gate.results)
+    return Exit.PASSED if compared else Exit.NOTHING_VERIFIED
+
+
+def bisect_exit_code(bisection: Bisection) -> Exit:
+    """0 where the release was found for everything that moved; 1 where nothing moved, or it could not be told."""
+    answers = bisection.answers
+    return Exit.PASSED if answers and all(answer.state == "found" for answer in answers) else Exit.FAILED

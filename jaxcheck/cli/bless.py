@@ -14,10 +14,11 @@ from jaxcheck.cli import options as opt
 if TYPE_CHECKING:
     from jaxcheck.cli.options import Project
     from jaxcheck.execution.bless import CaseFacts, Decision
+    from jaxcheck.execution.tightening import Tightening
     from jaxcheck.execution.truth import Known
     from jaxcheck.goldens.store import GoldenStore
     from jaxcheck.registry.select import Selection
-    from jaxcheck.results import Run
+    from jaxcheck.results import Environment, Run
 
 Reason = Annotated[str | None, typer.Option("--reason", envvar="JAXCHECK_REASON", help="Why; kept in the golden.")]
 Allow = Annotated[
@@ -38,6 +39,12 @@ def bless(
     truth: Annotated[
         bool, typer.Option("--truth/--no-truth", help="Store the float64 truth and the noise floor beside the numbers.")
     ] = True,
+    derive_tolerance: Annotated[
+        bool, typer.Option("--derive-tolerance", help="Propose tolerances of 8 noise floors, and record the floors.")
+    ] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="With --derive-tolerance: put them in the registry's files.")
+    ] = False,
     who: Annotated[str | None, typer.Option("--who", envvar="JAXCHECK_WHO", help="Else git's user.name.")] = None,
     tag: opt.Tags = None,
     k: opt.Keyword = None,
@@ -56,10 +63,11 @@ def bless(
 
     Example: `jaxcheck bless newton-sqrt --reason "new stopping rule"`.
     """
-    from jaxcheck.execution.bless import blessing_of, contradicted, decide, facts_of, promote
+    from jaxcheck.execution.bless import blessing_of, decide, facts_of, held_back, promote
 
     allowed = brakes_released(allow)
     stop_without_reason(reason, yes)
+    stop_without_floors(derive_tolerance, write, truth)
     project = opt.open_project(registry, goldens, state, shipped)
     project.state.prepare()
     selection = opt.selection_of(names, tag, k)
@@ -72,11 +80,16 @@ def bless(
     facts = facts_of(run, candidates, project.goldens, here)
     decisions = [(fact, decide(fact, everything=everything, allowed=allowed)) for fact in facts]
     known = truth_of(project, decisions, backend, jobs) if truth else {}
-    decisions = contradicted(decisions, known, allowed)
+    decisions = held_back(decisions, known, allowed)
     blessing = blessing_of(reason or "", who, Path(project.registry.root))
     own = here if for_backend else None
+    measured, refused = None, list[str]()
+    if derive_tolerance:
+        measured = tolerances_of(project, decisions, known, run.environment, blessing.when)
+        known, refused = kept_with_goldens(project, known, measured, write)
     written = promote(run, decisions, candidates, project.goldens, blessing, own, known)
-    raise typer.Exit(tell(run, decisions, written))
+    code = tell(run, decisions, written)
+    raise typer.Exit(code if measured is None else max(code, tell_derived(measured, refused)))
 
 
 def brakes_released(allow: list[str] | None) -> set[str]:
@@ -97,6 +110,57 @@ def stop_without_reason(reason: str | None, yes: bool) -> None:
         raise BlessRefused("CI is set: goldens are not written here", hint="bless on your machine, or give --yes")
     if not (reason or "").strip():
         raise UsageError("a blessing needs a reason", hint='jaxcheck bless … --reason "why the numbers moved"')
+
+
+def stop_without_floors(derive: bool, write: bool, truth: bool) -> None:
+    """A tolerance is derived from the noise floor that a blessing measures with the truth."""
+    from jaxcheck.errors import UsageError
+
+    if write and not derive:
+        raise UsageError("--write says what becomes of derived tolerances", hint="add --derive-tolerance")
+    if derive and not truth:
+        raise UsageError("--derive-tolerance needs the noise floor, which --no-truth leaves out", hint="drop one")
+
+
+def tolerances_of(
+    project: Project,
+    decisions: list[tuple[CaseFacts, Decision]],
+    known: dict[tuple[str, str], Known],
+    environment: Environment,
+    when: str,
+) -> Tightening:
+    """What the noise floors say of the tolerances of the recipes that are blessed."""
+    from jaxcheck.execution.tightening import tightening
+
+    return tightening(project.registry, decisions, known, candidates_of(project), project.goldens, environment, when)
+
+
+def kept_with_goldens(
+    project: Project, known: dict[tuple[str, str], Known], measured: Tightening, write: bool
+) -> tuple[dict[tuple[str, str], Known], list[str]]:
+    """(what goldens are to hold, what could not be written). The registry goes first: where it cannot be written,
+    nothing is blessed."""
+    from jaxcheck.execution import tightening
+
+    if not write:
+        return tightening.recorded(known, measured, None), []
+    registry, refused = tightening.write(project.registry, measured)
+    return tightening.recorded(known, measured, registry), refused
+
+
+def tell_derived(measured: Tightening, refused: list[str]) -> int:
+    """The proposal, and what of it could not be written."""
+    from jaxcheck.errors import Exit
+    from jaxcheck.report.derived import derived_lines
+    from jaxcheck.report.lines import plain_text
+
+    for line in derived_lines(measured):
+        print(line)
+    if not measured.proposals:
+        print("no case was blessed, so that nothing was derived: --all blesses what passes as well", file=sys.stderr)
+    for why in refused:
+        print(plain_text(f"not written: {why}: paste it from above"), file=sys.stderr)
+    return int(Exit.FAILED if refused else Exit.PASSED)
 
 
 def candidates_of(project: Project) -> GoldenStore:

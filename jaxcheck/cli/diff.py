@@ -9,6 +9,8 @@ import typer
 from jaxcheck.cli import options as opt
 
 if TYPE_CHECKING:
+    from jaxcheck.goldens.golden import GoldenCase
+    from jaxcheck.goldens.leaf import Tree
     from jaxcheck.goldens.store import GoldenStore
     from jaxcheck.registry.model import Recipe
 
@@ -73,12 +75,25 @@ def show_case(recipe: Recipe, case: str, goldens: GoldenStore, candidates: Golde
                 print(f"  was {_kind(old.outputs)}, is now {_kind(new.outputs)}")
                 return
             comparison = Comparison(recipe, str(made), new.inputs)
-            findings, leaves = comparison.trees("golden", old.outputs, new.outputs, "differs")
-            for finding in findings:
-                print(plain_text(f"  {finding.message}"))
-            for leaf in leaves:
-                for line in leaf_lines(leaf):
-                    print(f"  {line}")
+            for before, after in compared_trees(old, new):
+                findings, leaves = comparison.trees("golden", before, after, "differs")
+                for finding in findings:
+                    print(plain_text(f"  {finding.message}"))
+                for leaf in leaves:
+                    for line in leaf_lines(leaf):
+                        print(f"  {line}")
+            if old.gradients is None and new.gradients is not None:
+                print("  new: the golden holds no gradients yet")
+
+
+def compared_trees(old: GoldenCase, new: GoldenCase) -> list[tuple[Tree, Tree]]:
+    """Outputs, and gradients where both have them: a run without the mode grad leaves none."""
+    from jaxcheck.registry.model import GRADIENT
+
+    pairs = [(old.outputs, new.outputs)] if old.outputs and new.outputs else []
+    if old.gradients and new.gradients:
+        pairs.append((old.gradients.under(GRADIENT), new.gradients.under(GRADIENT)))
+    return pairs
 
 
 def _kind(outputs: object) -> str:

@@ -7,10 +7,26 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from jaxcheck.cli import options as opt
+
+CACHED = "Cached environments"
+
+EnvironmentKeys = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY]...", help="Cached environments; the first letters do.", show_default=False),
+]
+Environments = Annotated[
+    bool, typer.Option("--environments", help="List what `gate` has built.", rich_help_panel=CACHED)
+]
+Prune = Annotated[bool, typer.Option("--prune", help="Remove these environments, or all.", rich_help_panel=CACHED)]
+OlderThan = Annotated[
+    float | None,
+    typer.Option("--older-than", metavar="DAYS", min=0, help="Only those unused for so long.", rich_help_panel=CACHED),
+]
 
 
 def doctor(
@@ -18,13 +34,22 @@ def doctor(
     goldens: opt.GoldensFolder = None,
     state: opt.StateFolder = None,
     backend: opt.Backend = None,
+    keys: EnvironmentKeys = None,
+    environments: Environments = False,
+    prune: Prune = False,
+    older_than: OlderThan = None,
 ) -> None:
     """Say what would stop a run here, and how to mend it: JAX, backends, folders, registry, goldens.
+
+    With --environments: what `gate` has built, and whether it still works; with --prune: removes it.
 
     Exit 4 where JAX or the backend asked for does not start, 2 where a folder or the registry is at fault.
     """
     from jaxcheck.errors import Exit, JaxcheckError
 
+    if environments or prune or keys or older_than is not None:
+        show_environments(keys or [], prune, older_than)
+        return
     worst = Exit.PASSED
     examinations: dict[str, Callable[[], list[str]]] = {
         "JAX": lambda: examine_jax(backend),
@@ -39,6 +64,20 @@ def doctor(
         print(f"{title}\n  " + "\n  ".join(lines))
     print(f"python\n  {sys.executable} ({sys.version.split()[0]})")
     raise typer.Exit(int(worst))
+
+
+def show_environments(keys: list[str], prune: bool, older_than: float | None) -> None:
+    from jaxcheck.cli.environments import list_environments, prune_environments
+    from jaxcheck.errors import UsageError
+    from jaxcheck.gate.environments import cache_folder
+
+    if older_than is not None and not prune:
+        raise UsageError(
+            "--older-than says which environments to remove", hint="jaxcheck doctor --prune --older-than 30"
+        )
+    cache = cache_folder()
+    lines = prune_environments(cache, keys, older_than) if prune else list_environments(cache, keys)
+    print("environments\n  " + "\n  ".join(lines))
 
 
 def examine_jax(backend: str | None) -> list[str]:

@@ -10,16 +10,19 @@ from typer.core import TyperGroup
 
 from jaxcheck import __version__
 from jaxcheck.cli.bench import bench
+from jaxcheck.cli.bisect import bisect
 from jaxcheck.cli.bless import bless, reject
 from jaxcheck.cli.check import check
+from jaxcheck.cli.compare import compare
 from jaxcheck.cli.diff import diff
 from jaxcheck.cli.doctor import doctor
+from jaxcheck.cli.gate import gate
 from jaxcheck.cli.list import list_
 from jaxcheck.cli.run import run
 from jaxcheck.cli.show import show
 from jaxcheck.errors import Exit, JaxcheckError
 
-EVERY_DAY, GOLDENS, PROJECT = "Every day", "Goldens", "Project"
+EVERY_DAY, UPGRADES, GOLDENS, PROJECT = "Every day", "Upgrades", "Goldens", "Project"
 
 
 class Program(TyperGroup):
@@ -57,6 +60,9 @@ app = typer.Typer(
 app.command("run", rich_help_panel=EVERY_DAY)(run)
 app.command("bless", rich_help_panel=EVERY_DAY)(bless)
 app.command("list", rich_help_panel=EVERY_DAY)(list_)
+app.command("gate", rich_help_panel=UPGRADES)(gate)
+app.command("compare", rich_help_panel=UPGRADES)(compare)
+app.command("bisect", rich_help_panel=UPGRADES)(bisect)
 app.command("reject", rich_help_panel=GOLDENS)(reject)
 app.command("show", rich_help_panel=GOLDENS)(show)
 app.command("diff", rich_help_panel=GOLDENS)(diff)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from jaxcheck.goldens.store import GoldenStore
     from jaxcheck.registry.model import Registry
     from jaxcheck.registry.select import Selection
+    from jaxcheck.results import Gate
 
 SELECT, WHERE, HOW = "Selection", "Project", "Execution"
 
@@ -79,8 +82,26 @@ Repeat = Annotated[
         "--repeat", envvar="JAXCHECK_REPEAT", min=1, help="Calls a check; their bits must agree.", rich_help_panel=HOW
     ),
 ]
+Deprecations = Annotated[
+    Literal["note", "error"] | None,
+    typer.Option(
+        "--deprecations",
+        envvar="JAXCHECK_DEPRECATIONS",
+        help="Whether a kernel's deprecation warnings fail its check; else what the recipes say (note).",
+        rich_help_panel=HOW,
+    ),
+]
 Samples = Annotated[
     int, typer.Option("--latency", min=0, help="Time so many calls after warm-up.", rich_help_panel=HOW)
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="KINDS",
+        help="Reviews that are fine: improved, warnings, slower, unstable, unverified; with commas.",
+        rich_help_panel=HOW,
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the totals and the first lines of failures.")]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Every check; twice: every leaf.")]
@@ -158,3 +179,39 @@ def last_failed_ids(state: State) -> tuple[str, ...]:
         reason = "nothing failed in the last run" if run else f"there is no last run in {state.folder}"
         raise NothingVerified(f"--last-failed selects nothing: {reason}", hint="jaxcheck run")
     return failed
+
+
+def say(text: str) -> None:
+    """Progress, to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def allowed_kinds(allow: list[str] | None) -> tuple[str, ...]:
+    """`--allow improved,warnings`; UsageError for a kind that cannot be allowed."""
+    from jaxcheck.errors import UsageError
+    from jaxcheck.gate.verdict import ALLOWABLE, BLOCKING
+
+    kinds = tuple(kind.strip() for text in allow or () for kind in text.split(",") if kind.strip())
+    for kind in kinds:
+        if kind not in ALLOWABLE:
+            why = "blocks, and cannot be allowed: bless it with a reason" if kind in BLOCKING else "is no kind of concern"
+            raise UsageError(f"--allow {kind}: {kind} {why}", hint=f"--allow {','.join(ALLOWABLE)}")
+    return kinds
+
+
+def deliver_gate(gate: Gate, output: list[Path], verbosity: int) -> NoReturn:
+    """The report on stdout, and in every file asked for; ends with the gate's exit code."""
+    from rich.console import Console
+
+    from jaxcheck.report.formats import write_report
+    from jaxcheck.report.gate import render
+    from jaxcheck.report.github import annotation_lines
+    from jaxcheck.results import gate_exit_code
+
+    for path in output:
+        write_report(gate, path)
+    Console(soft_wrap=False, highlight=False).print(render(gate, verbosity))
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for text in annotation_lines(gate):
+            print(text, file=sys.stderr)
+    raise typer.Exit(int(gate_exit_code(gate)))

@@ -14,13 +14,21 @@ from jaxcheck.cli import options as opt
 
 if TYPE_CHECKING:
     from jaxcheck.execution.process import WorkerProcess
+    from jaxcheck.execution.saved import Saving
     from jaxcheck.registry.model import Registry
     from jaxcheck.registry.select import Selection
     from jaxcheck.results import CheckResult, Run
 
 Output = Annotated[
     list[Path] | None,
-    typer.Option("-o", "--output", help="Also write the report to a file; its suffix is the format (.json)."),
+    typer.Option("-o", "--output", help="Also write the report to a file; its suffix is the format (.json, .md)."),
+]
+
+SaveFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--save", help="Keep all that the run produces in a folder, for `jaxcheck compare`.", show_default=False
+    ),
 ]
 
 
@@ -35,11 +43,13 @@ def run(
     timeout: opt.Timeout = None,
     repeat: opt.Repeat = 1,
     latency: opt.Samples = 0,
+    deprecations: opt.Deprecations = None,
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     state: opt.StateFolder = None,
     shipped: opt.Shipped = False,
     output: Output = None,
+    save: SaveFolder = None,
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = 0,
 ) -> None:
@@ -59,20 +69,40 @@ def run(
         project.state.prepare()
         failed = opt.last_failed_ids(project.state) if last_failed else None
         selection = opt.selection_of(names, tag, k, mode, failed)
-        with progress(project.registry, selection) as report:
+        with saving_to(save) as saving, progress(project.registry, selection) as report:
             asked = Options(
                 backend=backend,
                 jobs=jobs,
                 timeout=timeout,
                 repeat=repeat,
                 latency=latency,
+                deprecations=deprecations,
+                saving=saving,
+                gate=saving is not None,
                 command=" ".join(sys.argv[1:]),
                 report=report,
             )
             result = execute(project.registry, selection, project.goldens, project.state, asked, spare)
+            if saving and not result.interrupted:
+                saving.finish(result)
     project.state.save(result)
     deliver(result, output or [], -1 if quiet else verbose)
     raise typer.Exit(int(exit_code(result)))
+
+
+@contextmanager
+def saving_to(folder: Path | None) -> Iterator[Saving | None]:
+    """Where the run is kept, if it is to be; nothing is left of one that was not finished."""
+    from jaxcheck.execution.saved import Saving
+
+    if folder is None:
+        yield None
+        return
+    saving = Saving(folder)
+    try:
+        yield saving
+    finally:
+        saving.abandon()
 
 
 @contextmanager

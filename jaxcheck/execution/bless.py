@@ -19,7 +19,7 @@ from jaxcheck.execution.conduct import file_digest
 from jaxcheck.execution.truth import Known
 from jaxcheck.goldens.golden import Blessing, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
-from jaxcheck.registry.model import Registry
+from jaxcheck.registry.model import GRADIENT, Registry
 from jaxcheck.registry.select import Selection, selected_recipes, wants
 from jaxcheck.results import CheckResult, LeafResult, Run, Status
 
@@ -39,9 +39,12 @@ BRAKES: Mapping[str, str] = {
     "determinism": "the kernel gives other bits at every call",
     "keys": "a PRNG key is used twice",
     "gradient": "the gradient is wrong",
+    "traces": "the kernel is traced more often than it may be",
     "sharding": "an output is not sharded as the recipe says",
+    "deprecation": "the kernel uses what a later release removes",
     "backend": "the golden was made on another backend",
     "truth": "the reference and the kernel in float64 contradict one another",
+    "conditioning": "an output moves far for no reason",
 }
 
 
@@ -240,24 +243,35 @@ def _damaged(goldens: GoldenStore, name: str, backend: str | None) -> bool:
 def _blessed(case: GoldenCase, blessing: Blessing, known: Known) -> GoldenCase:
     """The candidate's bytes under the blessing's name; the environment stays the one that made them."""
     made = dataclasses.replace(blessing, environment=case.blessing.environment)
-    outputs = case.outputs
-    if case.contract == "truth" and outputs is not None and known.truth is not None:
-        outputs = cast_to(known.truth, outputs)
-    return dataclasses.replace(case, blessing=made, outputs=outputs, truth=known.truth, extra=dict(known.extra))
+    outputs, gradients = case.outputs, case.gradients
+    if case.contract == "truth" and known.truth is not None:
+        outputs = outputs and cast_to(known.truth, outputs)
+        gradients = gradients and cast_to(known.truth, gradients, GRADIENT)
+    return dataclasses.replace(
+        case,
+        blessing=made,
+        outputs=outputs,
+        gradients=gradients,
+        truth=known.truth,
+        tolerance=case.tolerance if known.tolerance is None else known.tolerance,
+        extra={**case.extra, **known.extra},
+    )
 
 
-def contradicted(
+def held_back(
     decisions: Sequence[tuple[CaseFacts, Decision]], known: Mapping[tuple[str, str], Known], allowed: Collection[str]
 ) -> list[tuple[CaseFacts, Decision]]:
-    """The decisions, with those refused whose reference and float64 shadow contradict one another.
+    """The decisions, with those refused whose truth or noise floor speaks against them.
 
     Who allows a kernel to differ from its reference has said which of the two is wrong.
     """
+    released = {*allowed, "truth"} if "reference" in allowed else set(allowed)
     result = []
     for facts, decision in decisions:
-        fault = known.get((facts.recipe, facts.case), Known()).fault
-        if decision.action == "bless" and fault and not {"truth", "reference"} & set(allowed):
-            decision = Decision("refuse", f"{BRAKES['truth']}: {fault}", "--allow truth")
+        brakes = known.get((facts.recipe, facts.case), Known()).brakes
+        brake = next((name for name in BRAKES if name in brakes and name not in released), None)
+        if decision.action == "bless" and brake:
+            decision = Decision("refuse", f"{BRAKES[brake]}: {brakes[brake]}", f"--allow {brake}")
         result.append((facts, decision))
     return result
 

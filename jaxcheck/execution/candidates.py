@@ -10,12 +10,12 @@ import numpy as np
 
 import jaxcheck
 from jaxcheck.errors import GoldenError
-from jaxcheck.execution.judge import Outcome
+from jaxcheck.execution.judge import Outcome, differentiated
 from jaxcheck.goldens.exchange import read_tree
 from jaxcheck.goldens.golden import Blessing, ErrorRecord, GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.goldens.store import GoldenStore
-from jaxcheck.registry.model import Recipe
+from jaxcheck.registry.model import GRADIENT, Recipe
 from jaxcheck.results import Environment
 
 
@@ -34,6 +34,7 @@ def candidate_case(
             return None
     elif recipe.golden == "truth" and outputs is not None and outcome.reference is not None:
         outputs = cast_to(outcome.reference, outputs)
+    gradients = next((outcome.outputs for outcome in outcomes if outcome.mode == GRADIENT), None)
     program = Path(export["program"]).read_bytes() if "program" in export else None
     return GoldenCase(
         hash=recipe.case_hash(name),
@@ -41,7 +42,7 @@ def candidate_case(
         inputs=read_tree(export["inputs"])[0],
         outputs=outputs,
         error=error,
-        tolerance=tolerances_in_force(recipe, outputs, environment.backend),
+        tolerance=tolerances_in_force(recipe, outputs, gradients, environment.backend),
         blessing=Blessing(
             reason="",
             who="",
@@ -52,7 +53,9 @@ def candidate_case(
         ),
         program=program,
         program_reason=export.get("reason"),
+        gradients=gradients,
         statics=dict(export["statics"]),
+        extra={GRADIENT: differentiated(recipe)} if gradients else {},
     )
 
 
@@ -64,12 +67,15 @@ def _expected_error(recipe: Recipe, name: str, contract: str, outcome: Outcome) 
     return ErrorRecord(error["type"], tuple(error["bases"]), error["message"])
 
 
-def cast_to(truth: Tree, outputs: Tree) -> Tree:
-    """The truth in the outputs' own dtypes; leaves that it has no formula for stay as they were computed."""
+def cast_to(truth: Tree, outputs: Tree, prefix: str = "") -> Tree:
+    """The truth in the outputs' own dtypes; leaves that it has no formula for stay as they were computed.
+
+    `prefix` is what the truth has before the outputs' paths.
+    """
     known = truth.by_path
     leaves = []
     for leaf in outputs.leaves:
-        exact = known.get(leaf.path)
+        exact = known.get(prefix + leaf.path)
         dtype = leaf.array().dtype
         if exact is not None and leaf.impl is None:
             leaf = Leaf.of(leaf.path, np.asarray(exact.array()).astype(dtype), weak_type=leaf.weak_type)
@@ -77,10 +83,13 @@ def cast_to(truth: Tree, outputs: Tree) -> Tree:
     return Tree(outputs.structure, tuple(leaves))
 
 
-def tolerances_in_force(recipe: Recipe, outputs: Tree | None, backend: str) -> dict[str, dict[str, Any]]:
+def tolerances_in_force(
+    recipe: Recipe, outputs: Tree | None, gradients: Tree | None, backend: str
+) -> dict[str, dict[str, Any]]:
     """{leaf: {rtol, atol, source}}: a later run can tell whether the tolerance was loosened since."""
     found = {}
-    for leaf in outputs.leaves if outputs else ():
+    leaves = [*(outputs.leaves if outputs else ()), *(gradients.under(GRADIENT).leaves if gradients else ())]
+    for leaf in leaves:
         tolerance = recipe.tolerance(leaf.path, leaf.dtype, backend)
         if tolerance is not None:
             found[leaf.path] = {"rtol": tolerance.rtol, "atol": tolerance.atol, "source": tolerance.source}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from jaxcheck.compare.distances import is_integer
 from jaxcheck.compare.leaves import ParameterError, Surroundings, compare_leaf, signature_difference
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.goldens.structure import describe_difference
-from jaxcheck.registry.model import BOUNDED_BY_THEMSELVES, OutputRule, Recipe, Tolerance
-from jaxcheck.registry.tolerance import output_rule
+from jaxcheck.registry.model import BOUNDED_BY_THEMSELVES, OutputRule, Tolerance
+from jaxcheck.registry.tolerance import OutputRules, output_rule
 from jaxcheck.results import Finding, LeafResult, ToleranceUsed
 
 
@@ -42,13 +42,20 @@ def ulps_to(expected: np.ndarray, actual: np.ndarray) -> float:
     return compare_arrays(rounded, actual, rtol=0.0, atol=0.0).max_ulp
 
 
+class Rules(OutputRules, Protocol):
+    """What leaves are held to: a recipe, or what a saved run has of it."""
+
+    def tolerance(self, path: str, dtype: str, backend: str) -> Tolerance | None: ...
+    def locate(self, *keys: str) -> object: ...
+
+
 class Comparison:
     """Trees compared leaf by leaf under a recipe's tolerances and with its comparators.
 
     `inputs` are those that the outputs were computed from, for comparators that look at them.
     """
 
-    def __init__(self, recipe: Recipe, backend: str, inputs: Tree | None = None) -> None:
+    def __init__(self, recipe: Rules, backend: str, inputs: Tree | None = None) -> None:
         self.recipe = recipe
         self.backend = backend
         self.inputs = None if inputs is None else _arrays(inputs.leaves)

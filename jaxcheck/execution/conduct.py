@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field
@@ -14,9 +13,10 @@ from packaging.specifiers import SpecifierSet
 
 from jaxcheck.errors import GoldenError, UsageError
 from jaxcheck.execution.candidates import candidate_case, replace_candidates
-from jaxcheck.execution.judge import GoldenView, Outcome, check_id, judge_case
+from jaxcheck.execution.judge import GoldenView, Outcome, bless_command, check_id, judge_case
 from jaxcheck.execution.latency import distribution
 from jaxcheck.execution.process import Death
+from jaxcheck.execution.saved import SavedCase, Saving, saved_case
 from jaxcheck.execution.session import Session
 from jaxcheck.goldens.exchange import read_tree
 from jaxcheck.goldens.golden import Golden, GoldenCase
@@ -32,8 +32,11 @@ CANDIDATE_STATUSES = frozenset({Status.FAIL, Status.MISSING, Status.STALE})
 
 @dataclass(frozen=True)
 class Assignment:
-    """What every recipe of a run is conducted with. `all_modes` and `keep_all` (candidates also for what passes) are
-    for a blessing; `report` is called from several threads, once a check.
+    """What every recipe of a run is conducted with.
+
+    `all_modes` and `keep_all` (candidates also for what passes) are for a blessing; `report` is called from several
+    threads, once a check. For the gate, `saving` takes what is produced, `inputs` holds those of an earlier run, for
+    cases that no golden has, and `everywhere` runs recipes with `gate: always` whatever their `when:` says.
     """
 
     registry: Registry
@@ -47,6 +50,9 @@ class Assignment:
     latency: int = 0
     all_modes: bool = False
     keep_all: bool = False
+    saving: Saving | None = None
+    inputs: GoldenStore | None = None
+    everywhere: bool = False
     report: Callable[[CheckResult], None] = lambda result: None
 
 
@@ -114,6 +120,8 @@ def _open_golden(run: RecipeRun) -> None:
 
 
 def _skipped(run: RecipeRun) -> list[CheckResult]:
+    if run.work.everywhere and run.recipe.gate_always:
+        return []
     reason = inapplicable(run.recipe, run.environment)
     return _for_all(run, Status.SKIP, reason) if reason else []
 
@@ -206,6 +214,8 @@ def recipe_message(recipe: Recipe, root: str) -> dict[str, Any]:
         "compares_inputs": any(rule.inputs() for rule in recipe.outputs.values()),
         "options": mode_options(recipe),
         "allow_key_reuse": recipe.allow_key_reuse,
+        "deprecations": recipe.deprecations,
+        "traces": recipe.traces,
         "cases": {name: dict(case.args or {}) for name, case in recipe.cases.items()},
         "root": root,
     }
@@ -239,11 +249,20 @@ def _cases(run: RecipeRun) -> list[CheckResult]:
             outcomes = [_outcome(run, name, mode, view) for mode in modes]
             judged.append((name, outcomes, run.work.judges.submit(_judge, run, name, outcomes, view)))
     changes: dict[str, GoldenCase] = {}
+    made: dict[str, GoldenCase] = {}
+    saved: dict[str, SavedCase] = {}
     for name, outcomes, future in judged:  # while the judges are at work, the worker is on to the next case
         view, found = future.result()
         results += found
-        if (candidate := _candidate(run, name, view, outcomes, found)) is not None:
-            changes[name] = candidate
+        wanted = _is_candidate(run, view, found)
+        if (wanted or run.work.saving) and (candidate := _candidate(run, name, view, outcomes)) is not None:
+            made[name] = candidate
+            if wanted:
+                changes[name] = candidate
+        if run.work.saving:
+            saved[name] = saved_case(run.recipe, outcomes, view.case, run.environment.backend)
+    if run.work.saving:
+        run.work.saving.keep(run.recipe, saved, made)
     replace_candidates(run.work.candidates, run.recipe.name, changes, [name for name, _, _ in judged])
     return results + _orphans(run, names)
 
@@ -256,10 +275,6 @@ def _judge(
         reason = f"the inputs changed since the golden was blessed: {', '.join(differ)}"
         view = GoldenView("stale", reason, bless_command(run.recipe), view.path, view.case)
     return view, _reported(run, judge_case(run.recipe, name, outcomes, view, run.environment))
-
-
-def bless_command(recipe: Recipe) -> str:
-    return f'jaxcheck bless {shlex.quote(recipe.name)} --reason "…"'
 
 
 def _modes(run: RecipeRun, case: str) -> list[str]:
@@ -335,7 +350,7 @@ def _outcome(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Outcome:
                 "recipe": run.recipe.name,
                 "case": name,
                 "mode": mode,
-                "stored": _stored(view),
+                "stored": _stored(run, name, view),
                 "folder": str(_folder(run, name)),
                 "repeat": run.work.repeat,
             },
@@ -358,20 +373,23 @@ def _latency(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Latency 
     """The distribution of the calls' times, for modes that are one call; a kernel that dies over it has none."""
     if mode not in TIMED_MODES or _prepare(run) is not None:
         return None
-    request = {"op": "latency", "recipe": run.recipe.name, "case": name, "mode": mode, "stored": _stored(view)}
+    request = {"op": "latency", "recipe": run.recipe.name, "case": name, "mode": mode, "stored": _stored(run, name, view)}
     reply = run.session.request({**request, "samples": run.work.latency}, run.timeout(name))
     run.session.output()
     return None if isinstance(reply, Death) or "samples" not in reply else distribution(reply)
 
 
-def _candidate(
-    run: RecipeRun, name: str, view: GoldenView, outcomes: list[Outcome], results: list[CheckResult]
-) -> GoldenCase | None:
-    """The case as a golden would hold it, where it differs from the golden or has none."""
+def _is_candidate(run: RecipeRun, view: GoldenView, results: list[CheckResult]) -> bool:
+    """Whether the case is to wait for a blessing: it differs from its golden, or has none."""
     differs = view.state == "damaged" or any(result.status in CANDIDATE_STATUSES for result in results)
-    if not (differs or run.work.keep_all) or _prepare(run) is not None:
+    return differs or run.work.keep_all
+
+
+def _candidate(run: RecipeRun, name: str, view: GoldenView, outcomes: list[Outcome]) -> GoldenCase | None:
+    """The case as a golden would hold it."""
+    if _prepare(run) is not None:
         return None
-    request = {"op": "export", "recipe": run.recipe.name, "case": name, "stored": _stored(view)}
+    request = {"op": "export", "recipe": run.recipe.name, "case": name, "stored": _stored(run, name, view)}
     reply = run.session.request({**request, "folder": str(_folder(run, name))}, run.timeout(name))
     run.session.output()
     if isinstance(reply, Death) or "inputs" not in reply:
@@ -379,9 +397,16 @@ def _candidate(
     return candidate_case(run.recipe, name, outcomes, reply, run.environment)
 
 
-def _stored(view: GoldenView) -> str | None:
+def _stored(run: RecipeRun, name: str, view: GoldenView) -> str | None:
     """The golden whose inputs are run: only where it is of this very recipe."""
-    return view.path if view.state == "present" else None
+    if view.state == "present":
+        return view.path
+    earlier = run.work.inputs.load(run.recipe.name) if run.work.inputs else None
+    if earlier is None:
+        return None
+    with earlier:
+        same = name in earlier.cases and earlier.summary(name).hash == run.recipe.case_hash(name)
+        return str(earlier.path) if same else None
 
 
 def _folder(run: RecipeRun, case: str) -> Path:

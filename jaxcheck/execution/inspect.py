@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxcheck.errors import Fault, GoldenError
+from jaxcheck.execution.conditioning import float_leaves, ill_conditioned
 from jaxcheck.execution.conduct import recipe_message
 from jaxcheck.execution.process import Death
 from jaxcheck.execution.run import launch_for, needs_of
 from jaxcheck.execution.session import Session
-from jaxcheck.execution.verdicts import floor_of, scale_of
+from jaxcheck.execution.verdicts import floor_of
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.store import GoldenStore
-from jaxcheck.registry.model import OutputRule, Recipe, Registry
+from jaxcheck.registry.model import GRADIENT, OutputRule, Recipe, Registry
 from jaxcheck.registry.tolerance import output_rule
 
 LARGE_GOLDEN = 10 << 20
 HIDING_FLOORS = 1000.0
-UNSTABLE_FLOOR = 1e-3
 
 
 def name_faults(registry: Registry) -> tuple[list[Fault], list[str]]:
@@ -114,7 +114,10 @@ def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[str]:
                 remarks.append(f"{recipe.name}::{case}: in the golden, not in the registry")
             elif held.hash != recipe.case_hash(case):
                 remarks.append(f"{recipe.name}::{case}: stale, the recipe changed since it was blessed")
-            remarks += [f"{recipe.name}::{case}: {text}" for text in tolerance_remarks(recipe, held)]
+            if held.gradients and GRADIENT not in recipe.modes:
+                text = "the golden holds gradients, and the recipe is not run in mode grad"
+                remarks.append(f"{recipe.name}::{case}: {text}")
+            remarks += [f"{recipe.name}::{case}: {text}" for text in tolerance_remarks(recipe, case, held)]
         absent = [case for case in recipe.cases if case not in golden.cases]
         remarks += [f"{recipe.name}::{case}: not in the golden yet" for case in absent]
         size = golden.path.stat().st_size
@@ -123,21 +126,20 @@ def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[str]:
     return remarks
 
 
-def tolerance_remarks(recipe: Recipe, golden: GoldenCase) -> list[str]:
-    """Tolerances that the measured noise floor says are too wide, or too tight to be kept."""
-    remarks = []
+def tolerance_remarks(recipe: Recipe, case: str, golden: GoldenCase) -> list[str]:
+    """Tolerances that the measured noise floor says are too wide, or too tight to be kept; and where it says that no
+    tolerance can be kept."""
+    unstable = ill_conditioned(recipe, case, golden)
+    remarks = list(unstable.values())
     backend = str(golden.blessing.environment.get("backend", "cpu"))
-    for leaf in golden.outputs.leaves if golden.outputs else ():
-        floor = floor_of(golden, leaf.path)
+    for leaf, floor, scale in float_leaves(golden):
         tolerance = recipe.tolerance(leaf.path, leaf.dtype, backend)
-        if not floor or tolerance is None or not (scale := scale_of(leaf)):
+        if not floor or tolerance is None or leaf.path in unstable:
             continue
         # Inputs are stored bit for bit: only what a compiler may do moves an output for no reason.
         compiler = floor_of(golden, leaf.path, "knobs", "modes") or 0.0
         allowed = (tolerance.atol + tolerance.rtol * scale) / scale
-        if floor > UNSTABLE_FLOOR:
-            remarks.append(f"{leaf.path} is ill-conditioned: its noise floor is {floor:.1e} of its scale")
-        elif allowed > HIDING_FLOORS * floor:
+        if allowed > HIDING_FLOORS * floor:
             of_floor = f"{allowed / floor:.2g} noise floors ({tolerance.source})"
             remarks.append(f"{leaf.path}: a tolerance of {of_floor} hides changes")
         elif allowed < compiler:

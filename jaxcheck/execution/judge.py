@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from jaxcheck.compare.finite import first_nonfinite
@@ -16,7 +16,9 @@ from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.registry.model import (
     DERIVED_MODES,
+    GRADIENT,
     Case,
+    GradOptions,
     Raises,
     Recipe,
 )
@@ -124,21 +126,63 @@ def _verdict(
         error = outcome.reply["error"]
         return _error("inputs", f"the inputs cannot be made: {error['message']}", str(case.position))
     expected = case.raises if case.raises and case.raises.expected_in(outcome.mode) else None
+    if outcome.mode in DERIVED_MODES:
+        golden = _golden_gradients(recipe, outcome, golden)
     if outcome.kind == "raised":
         return _judge_raised(recipe, outcome, expected, golden)
     if expected:
         return _error("output", f"expected {describe_raises(expected)}, and nothing was raised", str(case.position))
     if outcome.mode in DERIVED_MODES:
-        return _judge_derived(recipe, case, outcome)
+        return _judge_gradients(recipe, case, outcome, golden, environment)
     return _judge_values(recipe, case, outcome, golden, eager, environment)
 
 
-def _judge_derived(recipe: Recipe, case: Case, outcome: Outcome) -> dict[str, Any]:
-    """A mode that is checked against itself: its findings are all there is."""
+def _golden_gradients(recipe: Recipe, outcome: Outcome, golden: GoldenView) -> GoldenView:
+    """The golden as far as gradients are concerned: stale where it holds none, or those of something else."""
+    if golden.state != "present" or golden.case is None:
+        return golden
+    held, raised = golden.case.gradients, outcome.kind == "raised"
+    before, now = golden.case.extra.get(GRADIENT), differentiated(recipe)
+    if held is None and not raised:
+        reason = "the golden holds no gradients"
+    elif held is not None and raised:
+        reason = "the golden holds gradients, the case now has an expected error"
+    elif held is not None and before != now:
+        reason = f"the golden holds gradients {_by(before)}, the recipe now asks for those {_by(now)}"
+    else:
+        return golden
+    return replace(golden, state="stale", reason=reason, hint=bless_command(recipe))
+
+
+def differentiated(recipe: Recipe) -> dict[str, Any]:
+    """What gradients are of and by, as the recipe says it (None: all that is floating); a golden keeps it."""
+    said = recipe.grad or GradOptions()
+    return {"arguments": None if said.arguments is None else list(said.arguments), "output": said.output}
+
+
+def _by(said: Mapping[str, Any] | None) -> str:
+    """`of ['loss'] by params`."""
+    said = said or {}
+    return f"of {said.get('output') or 'every output'} by {', '.join(said.get('arguments') or ['every argument'])}"
+
+
+def bless_command(recipe: Recipe) -> str:
+    return f'jaxcheck bless {shlex.quote(recipe.name)} --reason "…"'
+
+
+def _judge_gradients(
+    recipe: Recipe, case: Case, outcome: Outcome, golden: GoldenView, environment: Environment
+) -> dict[str, Any]:
+    """Gradients: the worker has checked them against one another, and the golden holds what they were."""
     assert outcome.outputs is not None
-    findings = [*_disturbances(outcome), *_nonfinite(recipe, case, outcome.outputs)]
-    status = Status.FAIL if findings else Status.PASS
-    return {"status": status, "reason": _summary(findings), "findings": findings, "notes": outcome.reply["notes"]}
+    actual = outcome.outputs.under(GRADIENT)
+    findings = [*_disturbances(outcome), *_nonfinite(recipe, case, actual)]
+    held = None
+    if golden.state == "present" and golden.case is not None and golden.case.gradients is not None:
+        expected, words = golden.case.gradients.under(GRADIENT), "the gradient differs from the golden"
+        comparison = Comparison(recipe, environment.backend, outcome.inputs)
+        held = _held(recipe, comparison, golden.case, expected, actual, words, environment)
+    return _ended(recipe, case, outcome, golden, [*findings, *(held.moved if held else ())], held)
 
 
 def _error(kind: str, reason: str, hint: str = "") -> dict[str, Any]:
@@ -220,16 +264,11 @@ def _judge_values(
     assert outcome.outputs is not None
     comparison = Comparison(recipe, environment.backend, outcome.inputs)
     findings = [*_disturbances(outcome), *_nonfinite(recipe, case, outcome.outputs)]
-    leaves: tuple[LeafResult, ...] = ()
-    settings: list[str] = []
-    notes: list[str] = []
+    held = None
     if golden.state == "present" and golden.case is not None and golden.case.outputs is not None:
-        moved, leaves = comparison.trees("golden", golden.case.outputs, outcome.outputs, "differs from the golden")
-        leaves = verdicts.judged(leaves, golden.case, outcome.outputs, recipe)
-        if moved:
-            settings = environment_notes(golden.case.blessing.environment, environment)
-        notes = verdicts.remarks(leaves, golden.case)
-        findings += moved
+        expected, words = golden.case.outputs, "differs from the golden"
+        held = _held(recipe, comparison, golden.case, expected, outcome.outputs, words, environment)
+        findings += held.moved
     against: dict[Against, tuple[LeafResult, ...]] = {}
     if eager is not None and outcome.mode != "eager":
         words = f"{outcome.mode} disagrees with eager"
@@ -245,10 +284,43 @@ def _judge_values(
         findings += wrong
         against["reference"] = pairs
     findings.sort(key=lambda finding: finding.kind != "modes")  # the diagnosis; what else differs follows from it
-    facts = {
+    return {"against": against, **_ended(recipe, case, outcome, golden, findings, held)}
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A tree held against the golden's: findings for what moved, all leaves, and what to say besides."""
+
+    moved: Sequence[Finding]
+    leaves: tuple[LeafResult, ...] = ()
+    settings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def _held(
+    recipe: Recipe,
+    comparison: Comparison,
+    golden: GoldenCase,
+    expected: Tree,
+    actual: Tree,
+    words: str,
+    environment: Environment,
+) -> _Held:
+    moved, leaves = comparison.trees("golden", expected, actual, words)
+    leaves = verdicts.judged(leaves, golden, expected, actual, recipe)
+    settings = environment_notes(golden.blessing.environment, environment) if moved else []
+    return _Held(moved, leaves, settings, verdicts.remarks(leaves, golden))
+
+
+def _ended(
+    recipe: Recipe, case: Case, outcome: Outcome, golden: GoldenView, findings: list[Finding], held: _Held | None
+) -> dict[str, Any]:
+    """Status, reason and hint, from all that was found."""
+    held = held or _Held(())
+    leaves, settings = held.leaves, held.settings
+    facts: dict[str, Any] = {
         "leaves": leaves,
-        "against": against,
-        "notes": [*settings, *notes, *outcome.reply["notes"]],
+        "notes": [*settings, *held.notes, *outcome.reply["notes"]],
         "drifted": any(leaf.bit_equal < leaf.size for leaf in leaves),
     }
     if golden.state != "present":

@@ -38,11 +38,17 @@ class Death:
 
 @dataclass(frozen=True)
 class Launch:
-    """How workers are started: interpreter, backend (None: what JAX picks), folders of the user's modules."""
+    """How workers are started: interpreter, backend (None: what JAX picks), folders of the user's modules.
+
+    `harness` is a folder that holds this jaxcheck and nothing else, for interpreters that have none of their own.
+    Without `cache`, JAX's persistent compilation cache is off: it has given one version the executables of another.
+    """
 
     python: str = sys.executable
     backend: str | None = None
     paths: tuple[str, ...] = ()
+    harness: str | None = None
+    cache: bool = True
 
     def environment(self, needs: Needs) -> dict[str, str]:
         env = dict(os.environ)
@@ -53,6 +59,10 @@ class Launch:
         elif self.backend is not None:
             env.pop("JAX_PLATFORMS", None)
         env.update(needs.env)
+        if not self.cache:
+            env.pop("JAX_COMPILATION_CACHE_DIR", None)
+        if self.harness:
+            env["PYTHONPATH"] = os.pathsep.join([self.harness, *filter(None, [env.get("PYTHONPATH")])])
         return env
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -18,10 +19,11 @@ import jaxcheck
 from jaxcheck.errors import Unavailable
 from jaxcheck.execution.conduct import Assignment, Conducted, conduct, without_worker
 from jaxcheck.execution.process import Launch, Needs, WorkerProcess
+from jaxcheck.execution.saved import GOLDENS, SavedRun, Saving
 from jaxcheck.execution.session import Interrupted, Session
 from jaxcheck.execution.state import State
 from jaxcheck.goldens.store import GoldenStore
-from jaxcheck.registry.model import Recipe, Registry
+from jaxcheck.registry.model import Deprecations, Recipe, Registry
 from jaxcheck.registry.select import Selection, selected_recipes
 from jaxcheck.results import CheckResult, Environment, Run, Status, totals
 
@@ -31,15 +33,25 @@ CHECKS_A_WORKER = 24
 
 @dataclass(frozen=True)
 class Options:
-    """What a run is asked for, apart from the selection."""
+    """What a run is asked for, apart from the selection.
+
+    `python` is the interpreter of the workers (None: this one), `saving` takes all that the run produces, `inputs` is
+    an earlier saved run whose inputs are taken for cases that no golden has. For a `gate`, recipes that ask for it run
+    whatever their `when:` says, and nothing comes out of a compilation cache.
+    """
 
     backend: str | None = None
     jobs: int | None = None
     timeout: float | None = None
     repeat: int = 1
     latency: int = 0
+    deprecations: Deprecations | None = None
     all_modes: bool = False
     keep_all: bool = False
+    python: str | None = None
+    saving: Saving | None = None
+    inputs: SavedRun | None = None
+    gate: bool = False
     command: str = ""
     report: Callable[[CheckResult], None] = field(default=lambda result: None)
 
@@ -50,10 +62,13 @@ def needs_of(recipe: Recipe) -> Needs:
     return Needs(tuple(sorted(recipe.env.items())), recipe.devices, x64)
 
 
-def launch_for(registry: Registry, backend: str | None) -> Launch:
-    """Workers import the user's modules from the registry's folder and from the current one."""
-    paths = dict.fromkeys([str(Path(registry.root).resolve()), os.getcwd()])
-    return Launch(backend=backend, paths=tuple(paths))
+def launch_for(registry: Registry, backend: str | None, state: State | None = None, python: str | None = None) -> Launch:
+    """Workers import the user's modules from the registry's folder and from the current one; another interpreter gets
+    this very jaxcheck from the state's folder."""
+    paths = tuple(dict.fromkeys([str(Path(registry.root).resolve()), os.getcwd()]))
+    if python is None or python == sys.executable or state is None:
+        return Launch(backend=backend, paths=paths)
+    return Launch(python=python, backend=backend, paths=paths, harness=str(state.harness()))
 
 
 def execute(
@@ -70,6 +85,8 @@ def execute(
     Raises Unavailable where the backend asked for is not there.
     """
     recipes = selected_recipes(registry, selection)
+    if options.deprecations:
+        recipes = tuple(replace(recipe, deprecations=options.deprecations) for recipe in recipes)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     clock = time.monotonic()
     with state.scratch() as scratch, ThreadPoolExecutor(1, "judge") as judges:
@@ -85,9 +102,14 @@ def execute(
             latency=options.latency,
             all_modes=options.all_modes,
             keep_all=options.keep_all,
+            saving=options.saving,
+            inputs=GoldenStore(options.inputs.folder / GOLDENS) if options.inputs else None,
+            everywhere=options.gate,
             report=options.report,
         )
-        crew = Crew(launch_for(registry, options.backend), recipes, partial(_conduct, work), spare)
+        launch = launch_for(registry, options.backend, state, options.python)
+        launch = replace(launch, cache=not options.gate)
+        crew = Crew(launch, recipes, partial(_conduct, work), spare)
         crew.run(options.jobs or default_jobs(recipes))
     done = [crew.done[recipe.name] for recipe in recipes if recipe.name in crew.done]
     results = [result for one in done for result in one.results]

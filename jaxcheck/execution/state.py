@@ -52,6 +52,23 @@ class State:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def harness(self) -> Path:
+        """A folder with a link to this very jaxcheck, and nothing else: what another interpreter imports it from."""
+        import jaxcheck
+
+        folder = self.folder / "harness"
+        target = Path(jaxcheck.__file__).resolve().parent
+        link, new = folder / "jaxcheck", folder / f"jaxcheck.{os.getpid()}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not (link.is_symlink() and Path(os.readlink(link)) == target):
+                new.unlink(missing_ok=True)
+                new.symlink_to(target)
+                os.replace(new, link)
+        except OSError as error:
+            raise UsageError(f"cannot write to {folder}: {error.strerror}", hint="--state FOLDER") from error
+        return folder
+
     def save(self, run: Run) -> None:
         """Atomic: the run of before, or this one."""
         handle, name = tempfile.mkstemp(dir=self.folder, prefix="run-", suffix=".json")

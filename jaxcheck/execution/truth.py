@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxcheck.compare.verdict import error_to_truth
+from jaxcheck.execution.conditioning import ill_conditioned
 from jaxcheck.execution.conduct import recipe_message
 from jaxcheck.execution.process import Death, Launch
 from jaxcheck.execution.run import Crew, default_jobs
@@ -19,21 +20,27 @@ from jaxcheck.goldens.exchange import read_tree
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.goldens.store import GoldenStore
-from jaxcheck.registry.model import Recipe, Registry
+from jaxcheck.registry.model import GRADIENT, Recipe, Registry
 
 DIGITS = 2
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a case beside its numbers. `fault` is set where shadow and reference contradict one another.
+    """What is known of a case beside its numbers.
 
-    `extra` is what the golden keeps of it: where the truth came from, and the noise floor of each leaf.
+    `extra` is what the golden keeps of it: where the truth came from, and the noise floor of each leaf. `brakes` says
+    what holds the blessing back: shadow and reference that contradict one another, outputs without a floor to stand
+    on. `draws` and `knobs` are how the floor was measured. `tolerance` is set where another one is in force by now than
+    when the case ran.
     """
 
     truth: Tree | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    fault: str = ""
+    brakes: Mapping[str, str] = field(default_factory=dict)
+    draws: int = 0
+    knobs: tuple[str, ...] = ()
+    tolerance: dict[str, dict[str, Any]] | None = None
 
 
 def gather(
@@ -66,6 +73,7 @@ def _of_recipe(
     golden = candidates.load(recipe.name)
     if golden is None:
         return {}
+    generation = -1
     with golden:
         for number, case in enumerate(chosen[recipe.name]):
             held = golden.case(case)
@@ -74,27 +82,29 @@ def _of_recipe(
                 continue
             folder = scratch / f"truth-{recipe.position.line}-{number}"
             folder.mkdir(exist_ok=True)
-            found[case] = _of_case(root, recipe, case, held, str(golden.path), folder, session)
+            session.start()
+            if generation != session.generation:  # the first case, or the first one after a death
+                prepared = session.request({"op": "prepare", "recipe": recipe_message(recipe, root)}, recipe.timeout)
+                if isinstance(prepared, Death):
+                    found[case] = Known(extra={"truth": {"reason": prepared.reason}})
+                    continue
+                generation = session.generation
+            found[case] = _of_case(recipe, case, held, str(golden.path), folder, session)
     return found
 
 
-def _of_case(
-    root: str, recipe: Recipe, case: str, held: GoldenCase, stored: str, folder: Path, session: Session
-) -> Known:
-    """Asks the worker; one that dies over it costs the truth of this case only."""
-    session.start()
-    prepared = session.request({"op": "prepare", "recipe": recipe_message(recipe, root)}, recipe.timeout)
-    if isinstance(prepared, Death):
-        return Known(extra={"truth": {"reason": prepared.reason}})
+def _of_case(recipe: Recipe, case: str, held: GoldenCase, stored: str, folder: Path, session: Session) -> Known:
+    """Asks the worker, which knows the recipe; one that dies over it costs the truth of this case only."""
     request = {"op": "truth", "recipe": recipe.name, "case": case, "stored": stored, "floor": True}
+    request["gradients"] = held.gradients is not None
     reply = session.request({**request, "folder": str(folder)}, recipe.case(case).timeout)
     session.output()
     if isinstance(reply, Death):
         return Known(extra={"truth": {"reason": reply.reason}})
-    return known_of(recipe, held, reply)
+    return known_of(recipe, case, held, reply)
 
 
-def known_of(recipe: Recipe, held: GoldenCase, reply: Mapping[str, Any]) -> Known:
+def known_of(recipe: Recipe, case: str, held: GoldenCase, reply: Mapping[str, Any]) -> Known:
     """The reference where there is one, the shadow elsewhere; both must agree within the leaf's tolerance."""
     shadow = read_tree(reply["truth"])[0].by_path if "truth" in reply else {}
     reference = read_tree(reply["reference"])[0].by_path if "reference" in reply else {}
@@ -109,16 +119,30 @@ def known_of(recipe: Recipe, held: GoldenCase, reply: Mapping[str, Any]) -> Know
         if chosen is not None and chosen.shape == output.shape:
             leaves.append(chosen)
             sources[output.path] = "reference" if chosen is exact else "shadow"
+    gradients = read_tree(reply["gradients"])[0].under(GRADIENT).by_path if "gradients" in reply else {}
+    for output in held.grad_leaves:
+        exact = gradients.get(output.path)
+        if exact is not None and exact.shape == output.shape:
+            leaves.append(exact)
+            sources[output.path] = "shadow"
     leaves.sort(key=lambda leaf: leaf.path)
     truth = Tree({"dict": {leaf.path: "*" for leaf in leaves}}, tuple(leaves)) if leaves else None
     facts = {"sources": sources, **reply.get("facts", {}), **_reasons(reply)}
-    floors = {path: _floor(kinds, path, held.outputs, truth) for path, kinds in reply.get("floor", {}).items()}
-    return Known(truth, {"truth": facts, "floor": floors}, "; ".join(faults))
+    wander = {**reply.get("floor", {})}
+    wander |= {GRADIENT + path: kinds for path, kinds in reply.get("gradient_floor", {}).items()}
+    computed = {leaf.path: leaf for leaf in (*held.outputs.leaves, *held.grad_leaves)}
+    floors = {path: _floor(kinds, computed[path], truth) for path, kinds in wander.items()}
+    extra = {"truth": facts, "floor": floors}
+    unstable = ill_conditioned(recipe, case, replace(held, extra=extra)).values()
+    brakes = {brake: "; ".join(said) for brake, said in (("truth", faults), ("conditioning", unstable)) if said}
+    measured = reply.get("measured", {})
+    return Known(truth, extra, brakes, measured.get("draws", 0), tuple(measured.get("knobs", ())))
 
 
 def _reasons(reply: Mapping[str, Any]) -> dict[str, str]:
     """Why something could not be had."""
-    return {name: reply[name] for name in ("reason", "floor_reason") if name in reply}
+    kinds = ("reason", "floor_reason", "gradient_reason", "gradient_floor_reason")
+    return {name: reply[name] for name in kinds if name in reply}
 
 
 def _as_truth(leaf: Leaf | None, output: Leaf) -> Leaf | None:
@@ -146,10 +170,10 @@ def _contradiction(recipe: Recipe, output: Leaf, exact: Leaf, shadow: Leaf, held
     )
 
 
-def _floor(kinds: Mapping[str, float], path: str, outputs: Tree, truth: Tree | None) -> dict[str, float]:
+def _floor(kinds: Mapping[str, float], computed: Leaf, truth: Tree | None) -> dict[str, float]:
     """The parts of a leaf's noise floor, relative to its scale; rounded, so that a golden does not change for digits
     that mean nothing."""
-    exact = truth.by_path.get(path) if truth else None
-    distance = error_to_truth(outputs.by_path[path].array(), exact.array()) if exact is not None else 0.0
+    exact = truth.by_path.get(computed.path) if truth else None
+    distance = error_to_truth(computed.array(), exact.array()) if exact is not None else 0.0
     parts = {**kinds, "truth": distance if np.isfinite(distance) else 0.0}
     return {name: float(f"{value:.{DIGITS - 1}e}") for name, value in parts.items()}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from jaxcheck.compare.verdict import Verdict, error_to_truth, verdict
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
-from jaxcheck.registry.model import Recipe
-from jaxcheck.registry.tolerance import output_rule
+from jaxcheck.registry.tolerance import OutputRules, output_rule
 from jaxcheck.results import ErrorToTruth, LeafResult
 
 # Element by element, an eigenvector of the other sign is as far from the truth as a wrong one.
@@ -19,16 +19,29 @@ NOT_UNIQUE = frozenset({"eigh", "svd", "qr", "topk", "permutation"})
 NOTABLE_FLOORS = 4.0  # ten recipes drifted by at most 1.1 floors between releases: beyond four is worth a word
 
 
-def floor_of(golden: GoldenCase, path: str, *parts: str) -> float | None:
+class Yardstick(Protocol):
+    """What is known of a case beside its numbers: a golden's case, or a saved run's."""
+
+    @property
+    def truth(self) -> Tree | None: ...
+    @property
+    def extra(self) -> Mapping[str, Any]: ...
+
+
+def floor_of(golden: Yardstick, path: str, *parts: str) -> float | None:
     """The noise floor of a leaf relative to max |golden|, or of some of its parts; None where it was not measured."""
     measured = golden.extra.get("floor", {}).get(path)
     return max(measured[part] for part in parts or measured) if measured else None
 
 
-def judged(leaves: Sequence[LeafResult], golden: GoldenCase, actual: Tree, recipe: Recipe) -> tuple[LeafResult, ...]:
-    """The leaves with their verdicts against the truth and the floor that the golden holds."""
-    assert golden.outputs is not None
-    old, new = golden.outputs.by_path, actual.by_path
+def judged(
+    leaves: Sequence[LeafResult], golden: Yardstick, expected: Tree, actual: Tree, recipe: OutputRules
+) -> tuple[LeafResult, ...]:
+    """The leaves with their verdicts against the truth and the floor that the golden holds.
+
+    `expected` is a tree of the golden: its outputs, or its gradients.
+    """
+    old, new = expected.by_path, actual.by_path
     return tuple(
         leaf.model_copy(update={"verdict": _verdict(leaf, None)})
         if _comparator(recipe, leaf.path) in NOT_UNIQUE
@@ -37,7 +50,7 @@ def judged(leaves: Sequence[LeafResult], golden: GoldenCase, actual: Tree, recip
     )
 
 
-def _comparator(recipe: Recipe, path: str) -> str | None:
+def _comparator(recipe: OutputRules, path: str) -> str | None:
     rule = output_rule(recipe, path)
     return rule.comparator if rule else None
 
@@ -51,7 +64,7 @@ def _verdict(leaf: LeafResult, errors: ErrorToTruth | None) -> Verdict:
     )
 
 
-def _judged(leaf: LeafResult, golden: GoldenCase, old: Leaf, new: Leaf) -> LeafResult:
+def _judged(leaf: LeafResult, golden: Yardstick, old: Leaf, new: Leaf) -> LeafResult:
     truth = golden.truth.by_path.get(leaf.path) if golden.truth else None
     errors = None
     if truth is not None and truth.shape == old.shape == new.shape:
@@ -62,7 +75,7 @@ def _judged(leaf: LeafResult, golden: GoldenCase, old: Leaf, new: Leaf) -> LeafR
     return leaf.model_copy(update=update | ({"eps": eps_of(old)} if errors else {}))
 
 
-def _floors(leaf: LeafResult, golden: GoldenCase, old: Leaf) -> float | None:
+def _floors(leaf: LeafResult, golden: Yardstick, old: Leaf) -> float | None:
     floor = floor_of(golden, leaf.path)
     if not floor or leaf.max_abs == 0:
         return 0.0 if floor else None
@@ -88,13 +101,29 @@ def remarks(leaves: Sequence[LeafResult], golden: GoldenCase) -> list[str]:
     for leaf in leaves:
         if leaf.floors is not None and leaf.floors > NOTABLE_FLOORS and leaf.reason is None:
             notes.append(f"{leaf.path} drifted by {leaf.floors:.2g} noise floors, within its tolerance")
-        held = golden.tolerance.get(leaf.path)
-        if held and (leaf.tolerance.rtol > held["rtol"] or leaf.tolerance.atol > held["atol"]):
-            notes.append(
-                f"the tolerance of {leaf.path} was loosened since the blessing: rtol {held['rtol']:g} -> "
-                f"{leaf.tolerance.rtol:g}, atol {held['atol']:g} -> {leaf.tolerance.atol:g} ({leaf.tolerance.source})"
-            )
+    notes += loosened(golden.tolerance, {leaf.path: leaf.tolerance for leaf in leaves})
     return notes
+
+
+class Bound(Protocol):
+    """A tolerance and who set it."""
+
+    @property
+    def rtol(self) -> float: ...
+    @property
+    def atol(self) -> float: ...
+    @property
+    def source(self) -> str: ...
+
+
+def loosened(blessed: Mapping[str, Mapping[str, Any]], now: Mapping[str, Bound]) -> list[str]:
+    """The ratchet: in words, each tolerance that is wider than when its leaf was blessed."""
+    return [
+        f"the tolerance of {path} was loosened since the blessing: rtol {held['rtol']:g} -> {bound.rtol:g}, "
+        f"atol {held['atol']:g} -> {bound.atol:g} ({bound.source})"
+        for path, bound in now.items()
+        if (held := blessed.get(path)) and (bound.rtol > held["rtol"] or bound.atol > held["atol"])
+    ]
 
 
 def in_words(leaves: Sequence[LeafResult]) -> list[str]:

@@ -12,10 +12,11 @@ import numpy as np
 
 from jaxcheck.errors import GoldenError
 from jaxcheck.goldens.archive import Array, encode_meta
-from jaxcheck.goldens.leaf import Tree, check_tree_meta, json_field
+from jaxcheck.goldens.leaf import Leaf, Tree, check_tree_meta, json_field
 from jaxcheck.goldens.names import case_entry, leaf_entry
+from jaxcheck.registry.model import GRADIENT
 
-TREES = {"inputs": "in", "outputs": "out", "truth": "truth"}
+TREES = {"inputs": "in", "outputs": "out", "gradients": "grad", "truth": "truth"}
 _PROGRAM = "program"
 
 
@@ -45,9 +46,10 @@ class GoldenCase:
     """One case, complete. `outputs` is None where the case raised `error`.
 
     `hash` is Recipe.case_hash and `contract` the mode that the outputs are of. The paths of input leaves
-    begin with the argument's name. `tolerance` is by output path, `{"rtol", "atol", "source"}`. `program`
-    is the StableHLO export, or None for `program_reason`. `statics` and `extra` are JSON, and content: when
-    they change, so has the golden.
+    begin with the argument's name. `gradients` is `{argument: pytree}`, of the mode `grad`, or None; `tolerance` and
+    `truth` name its leaves as `grad_leaves` does. `tolerance` is by path, `{"rtol", "atol", "source"}`. `program` is
+    the StableHLO export, or None for `program_reason`. `statics` and `extra` are JSON, and content: when they change,
+    so has the golden.
     """
 
     hash: str
@@ -60,11 +62,17 @@ class GoldenCase:
     program: bytes | None = None
     program_reason: str | None = None
     truth: Tree | None = None
+    gradients: Tree | None = None
     statics: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def grad_leaves(self) -> tuple[Leaf, ...]:
+        """The gradients' leaves by the paths that tolerances, truth and reports know them by: `grad['w']`."""
+        return self.gradients.under(GRADIENT).leaves if self.gradients else ()
+
     def trees(self) -> Iterator[tuple[str, Tree]]:
-        """The trees that the case has, each with its part of the entries' names: `in`, `out`, `truth`."""
+        """The trees that the case has, each with its part of the entries' names: `in`, `out`, `grad`, `truth`."""
         for name, part in TREES.items():
             if (tree := getattr(self, name)) is not None:
                 yield part, tree
@@ -98,6 +106,8 @@ class GoldenCase:
             "statics": self.statics,
             "extra": self.extra,
         }
+        if self.gradients is not None:  # absent where there are none: goldens from before keep their digests
+            facts["gradients"] = self.gradients.meta()
         # Once through JSON, so that content has one digest before it is written and after it was read.
         normal: dict[str, Any] = json.loads(encode_meta(facts, "what is known of the case"))
         return normal
@@ -115,6 +125,7 @@ class CaseSummary:
     inputs: dict[str, Any]
     outputs: dict[str, Any] | None
     truth: dict[str, Any] | None
+    gradients: dict[str, Any] | None
     error: ErrorRecord | None
     tolerance: dict[str, dict[str, Any]]
     blessing: Blessing
@@ -125,7 +136,7 @@ class CaseSummary:
     digest: str
 
     def leaf_entries(self, case: str, tree: str) -> list[str]:
-        """The archive's entries of a tree (`inputs`, `outputs`, `truth`), in the order of its leaves."""
+        """The archive's entries of a tree (`inputs`, `outputs`, `gradients`, `truth`), in the order of its leaves."""
         meta = getattr(self, tree)
         return [leaf_entry(case, TREES[tree], leaf["path"]) for leaf in meta["leaves"]] if meta else []
 
@@ -164,6 +175,7 @@ def parse_case(meta: Any, blessings: Sequence[Blessing]) -> CaseSummary:
         inputs=check_tree_meta(json_field(meta, "inputs", dict)),
         outputs=_parse_tree(meta, "outputs"),
         truth=_parse_tree(meta, "truth"),
+        gradients=_parse_tree(meta, "gradients") if "gradients" in meta else None,
         error=_parse_error(json_field(meta, "error", dict | None)),
         tolerance=_parse_tolerance(json_field(meta, "tolerance", dict)),
         blessing=blessings[blessing],

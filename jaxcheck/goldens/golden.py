@@ -1,6 +1,7 @@
 """The golden of a recipe: what each case was given and gave, and who made that the golden, when and why.
 
-Entries are `<case>/in/<path>`, `<case>/out/<path>`, `<case>/truth/<path>` and `<case>/program` (uint8).
+Entries are `<case>/in/<path>`, `<case>/out/<path>`, `<case>/grad/<path>`, `<case>/truth/<path>` and `<case>/program`
+(uint8).
 Everything else stands in the metadata:
 
     schema, recipe
@@ -8,8 +9,8 @@ Everything else stands in the metadata:
     replaced     digest of the golden that this one took the place of, or null
     blessings    [{reason, who, when, commit, jaxcheck, environment}, ...]; cases refer to them by index
     cases        {NAME: {hash, contract, blessing, inputs, outputs, truth, error, tolerance, program,
-                 program_reason, statics, extra}}; a tree is {structure, leaves: [{path, dtype, shape,
-                 weak_type, impl, sha256}, ...]}, a program {size, sha256}
+                 program_reason, statics, extra}}, and `gradients` where there are any; a tree is {structure,
+                 leaves: [{path, dtype, shape, weak_type, impl, sha256}, ...]}, a program {size, sha256}
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ class Golden:
             program=self.program(name) if program else None,
             program_reason=said.program_reason,
             truth=self._tree(name, "truth", said.truth) if said.truth else None,
+            gradients=self._tree(name, "gradients", said.gradients) if said.gradients else None,
             statics=said.statics,
             extra=said.extra,
         )

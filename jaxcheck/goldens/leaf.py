@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import UnionType
 from typing import Any
@@ -133,6 +133,10 @@ class Tree:
     @cached_property
     def by_path(self) -> dict[str, Leaf]:
         return {leaf.path: leaf for leaf in self.leaves}
+
+    def under(self, prefix: str) -> Tree:
+        """The same tree with every leaf's path behind a prefix: `grad['w']`."""
+        return Tree(self.structure, tuple(replace(leaf, path=prefix + leaf.path) for leaf in self.leaves))
 
     def meta(self) -> dict[str, Any]:
         return {"structure": self.structure, "leaves": [leaf.meta() for leaf in self.leaves]}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
+from jaxcheck.registry.model import GRADIENT
 
 
 def golden_text(golden: Golden, cases: Sequence[str], elements: int) -> Iterator[str]:
@@ -33,6 +35,23 @@ def _case_text(name: str, case: GoldenCase, elements: int) -> Iterator[str]:
         yield printable(f"  raises {case.error.type}: {(case.error.message.splitlines() or [''])[0]}")
     if case.outputs is not None:
         yield from _tree_text("out", case.outputs, case.tolerance, elements)
+    if case.gradients is not None:
+        yield from _tree_text("out", case.gradients.under(GRADIENT), case.tolerance, elements)
+    if "derived" in case.extra:
+        yield from (printable(line) for line in _derived_text(case.extra["derived"]))
+
+
+def _derived_text(derived: dict[str, Any]) -> Iterator[str]:
+    """Where the tolerances came from: the floors of every case that they had to hold for."""
+    knobs = ", ".join(derived["knobs"]) or "none"
+    measured = f"{derived['draws']} draws, knobs: {knobs}; jax {derived['jax']} on {derived['backend']}"
+    yield f"  tolerances derived: {derived['rule']} ({measured})"
+    for path, one in derived["tolerance"].items():
+        floors = ", ".join(f"{case} {floor:.2g}" for case, floor in one["floors"].items())
+        shared = (
+            f", as wide as a leaf with {one['floor']:.2g} needs" if one["floor"] > max(one["floors"].values()) else ""
+        )
+        yield f"    {path}: rtol {one['rtol']:g} atol {one['atol']:g} from noise floors {floors}{shared}"
 
 
 def _tree_text(side: str, tree: Tree, tolerance: dict[str, dict[str, object]], elements: int) -> Iterator[str]:

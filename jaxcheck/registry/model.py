@@ -12,8 +12,10 @@ from jaxcheck.errors import Fault
 from jaxcheck.registry.words import printable
 
 Contract = Literal["eager", "jit", "truth"]
+Deprecations = Literal["note", "error"]
 MODES = ("eager", "jit", "disable_jit", "vmap", "grad", "sharded")
-DERIVED_MODES = ("grad",)  # whose outputs are not the kernel's, and are compared neither with its golden nor with eager
+GRADIENT = "grad"  # what the paths of gradient leaves begin with: `grad['w']`
+DERIVED_MODES = (GRADIENT,)  # whose outputs are not the kernel's, and are not compared with eager
 COMPARATORS = ("allclose", "exact", "ulp", "eigh", "svd", "qr", "topk", "permutation", "kl")
 BOUNDED_BY_THEMSELVES = frozenset(("exact", "ulp", "kl"))  # comparators that no tolerance has a say in
 
@@ -79,6 +81,7 @@ class Case:
     raises: Raises | None
     timeout: float
     position: Position
+    unstable: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class OutputRule:
     comparator: str = "allclose"
     nonfinite: bool | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    unstable: bool | None = None
 
     def inputs(self) -> dict[str, str]:
         """{parameter: path of the input} that the comparator looks at."""
@@ -142,9 +146,13 @@ class Recipe:
     grad: GradOptions | None = None
     sharded: ShardedOptions | None = None
     allow_key_reuse: bool = False
+    deprecations: Deprecations = "note"
+    traces: int | None = None
+    gate_always: bool = False
     when: When = When()
     timeout: float = 300.0
     nonfinite: bool = False
+    unstable: bool = False
     cases: Mapping[str, Case] = field(default_factory=dict)
     outputs: Mapping[str, OutputRule] = field(default_factory=dict)
     tolerances: tuple[Mapping[str, Tolerance], ...] = ()
@@ -160,7 +168,8 @@ class Recipe:
 
     def case(self, name: str) -> Case:
         """The case, with the recipe's own options where a factory's case has no entry under `cases:`."""
-        return self.cases.get(name) or Case(name, None, self.nonfinite, None, self.timeout, self.position)
+        made = Case(name, None, self.nonfinite, None, self.timeout, self.position, self.unstable)
+        return self.cases.get(name) or made
 
     def case_hash(self, name: str) -> str:
         """Changes when what is computed changes: kernel, arguments, static names, config, env, devices, contract."""

@@ -110,7 +110,7 @@ def _recipe(block: RecipeBlock, source: Source, path: Keys, defaults: Sequence[D
     layers: list[tuple[DefaultsBlock, Source, Keys]] = [(block, source, path)]
     layers += [(one.block, one.source, ("defaults",)) for one in defaults]
     blocks = [layer for layer, _, _ in layers]
-    said = {key: _nearest(blocks, key) for key in ("modes", "golden", "devices", "timeout")}
+    said = {key: _nearest(blocks, key) for key in ("modes", "golden", "devices", "timeout", "deprecations")}
     return Recipe(
         name=str(path[-1]),
         kernel=block.kernel,
@@ -127,8 +127,11 @@ def _recipe(block: RecipeBlock, source: Source, path: Keys, defaults: Sequence[D
         grad=GradOptions(block.grad.arguments, block.grad.output, block.grad.rtol) if block.grad else None,
         sharded=ShardedOptions(block.sharded.axes, block.sharded.outputs) if block.sharded else None,
         allow_key_reuse=block.allow_key_reuse,
+        traces=block.traces,
+        gate_always=block.gate == "always",
         when=_when(blocks),
         nonfinite=_nearest(blocks, "nonfinite") == "allow",
+        unstable=block.conditioning == "unstable",
         outputs={key: _output(rule, source, (*path, "outputs", key)) for key, rule in block.outputs.items()},
         tolerances=tuple(_layer(layer.tolerance, file, (*keys, "tolerance")) for layer, file, keys in layers),
         backend_tolerances=_backend_layers(layers),
@@ -200,7 +203,8 @@ def _output(block: OutputBlock, source: Source, path: Keys) -> OutputRule:
     tolerance = _layer(block.tolerance, source, (*path, "tolerance")) if block.tolerance else None
     nonfinite = None if block.nonfinite is None else block.nonfinite == "allow"
     name, parameters = comparator_of(block.comparator)
-    return OutputRule(tolerance, name, nonfinite, parameters)
+    unstable = None if block.conditioning is None else block.conditioning == "unstable"
+    return OutputRule(tolerance, name, nonfinite, parameters, unstable)
 
 
 def _with_cases(recipe: Recipe, cases: Mapping[str, Validated[CaseBlock]]) -> Recipe:
@@ -216,6 +220,7 @@ def _case(recipe: Recipe, name: str, block: CaseBlock) -> Case:
         raises=_raises(block.raises),
         timeout=recipe.timeout if block.timeout is None else block.timeout,
         position=recipe.locate("cases", name),
+        unstable=recipe.unstable if block.conditioning is None else block.conditioning == "unstable",
     )
 
 

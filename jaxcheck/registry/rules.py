@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import get_args
 
 from jaxcheck.errors import Fault
-from jaxcheck.registry.model import BOUNDED_BY_THEMSELVES, Case, Contract, Raises, Recipe
+from jaxcheck.registry.model import BOUNDED_BY_THEMSELVES, GRADIENT, Case, Contract, OutputRule, Raises, Recipe
 from jaxcheck.registry.resolve import Draft
 from jaxcheck.registry.words import did_you_mean, label, show
 
@@ -29,11 +29,14 @@ def has_cases(recipe: Recipe) -> Iterator[Fault]:
 
 def has_tolerance(recipe: Recipe) -> Iterator[Fault]:
     """Nobody's default is right for every kernel: each recipe, or the defaults, must say what may move."""
-    rule = recipe.outputs.get("*")
-    covered = rule is not None and (rule.tolerance is not None or rule.comparator in BOUNDED_BY_THEMSELVES)
-    if not covered and not any(recipe.tolerances):
+    keys = ("*", f"{GRADIENT}*") if GRADIENT in recipe.modes else ("*",)
+    if not any(recipe.tolerances) and not all(_is_bounded(recipe.outputs.get(key)) for key in keys):
         hint = "for example tolerance: {float32: {rtol: 1e-6, atol: 1e-6}}, here or in defaults"
         yield recipe.position.fault(f"{_label(recipe)}tolerance is missing, here and in defaults", hint)
+
+
+def _is_bounded(rule: OutputRule | None) -> bool:
+    return rule is not None and (rule.tolerance is not None or rule.comparator in BOUNDED_BY_THEMSELVES)
 
 
 def some_comparators_need_no_tolerance(recipe: Recipe) -> Iterator[Fault]:
@@ -42,6 +45,14 @@ def some_comparators_need_no_tolerance(recipe: Recipe) -> Iterator[Fault]:
             where = recipe.locate("outputs", path, "tolerance")
             said = f"{_label(recipe, 'outputs', path)}the comparator {rule.comparator} takes no tolerance"
             yield where.fault(said, "remove one")
+
+
+def conditioning_is_of_allclose(recipe: Recipe) -> Iterator[Fault]:
+    """Only a leaf compared element by element within a tolerance is asked how it is conditioned."""
+    for path, rule in recipe.outputs.items():
+        if rule.unstable is not None and rule.comparator != "allclose":
+            said = f"{_label(recipe, 'outputs', path)}the comparator {rule.comparator} does not ask for conditioning"
+            yield recipe.locate("outputs", path, "conditioning").fault(said, "remove one")
 
 
 def comparators_stand_at_their_leaf(recipe: Recipe) -> Iterator[Fault]:
@@ -126,6 +137,13 @@ def modes_have_what_they_need(recipe: Recipe) -> Iterator[Fault]:
         if getattr(recipe, mode) and mode not in recipe.modes:
             hint = f"add {mode} to modes, or remove the key"
             yield recipe.locate(mode).fault(f"{_label(recipe, mode)}the recipe is not run in mode {mode}", hint)
+    if recipe.traces and "jit" not in recipe.modes:
+        hint = "add jit to modes, or remove the key"
+        yield recipe.locate("traces").fault(f"{_label(recipe, 'traces')}the recipe is not run in mode jit", hint)
+    for path in recipe.outputs if GRADIENT not in recipe.modes else ():
+        if path.startswith(GRADIENT):
+            said = f"{_label(recipe, 'outputs', path)}is of a gradient, and the recipe is not run in mode grad"
+            yield recipe.locate("outputs", path).fault(said, "add grad to modes, or remove the key")
     if "sharded" in recipe.modes:
         where = recipe.locate("modes")
         if recipe.devices is None:
@@ -162,8 +180,9 @@ def _label(recipe: Recipe, *keys: str | int) -> str:
 
 RULES: tuple[tuple[frozenset[str], Callable[[Recipe], Iterator[Fault]]], ...] = (
     (frozenset({"cases", "inputs"}), has_cases),
-    (frozenset({"tolerance", "outputs"}), has_tolerance),
+    (frozenset({"tolerance", "outputs", "modes"}), has_tolerance),
     (frozenset({"outputs"}), some_comparators_need_no_tolerance),
+    (frozenset({"outputs"}), conditioning_is_of_allclose),
     (frozenset({"outputs"}), comparators_stand_at_their_leaf),
     (frozenset({"outputs", "cases", "inputs"}), comparators_look_at_arguments),
     (frozenset({"golden", "modes"}), golden_comes_from_a_mode),
@@ -171,6 +190,6 @@ RULES: tuple[tuple[frozenset[str], Callable[[Recipe], Iterator[Fault]]], ...] = 
     (frozenset({"modes"}), raising_modes_are_run),
     (frozenset({"golden", "modes"}), golden_exists_where_a_mode_does_not_raise),
     (frozenset({"cases", "static", "inputs"}), static_names_are_arguments),
-    (frozenset({"modes", "devices", "vmap", "grad", "sharded"}), modes_have_what_they_need),
+    (frozenset({"modes", "devices", "vmap", "grad", "sharded", "traces", "outputs"}), modes_have_what_they_need),
     (frozenset({"cases", "static", "inputs", "vmap", "grad", "sharded"}), modes_name_arguments),
 )

@@ -27,12 +27,13 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
 from jaxcheck.registry.dtypes import DTYPES
-from jaxcheck.registry.model import COMPARATORS, MODES, Contract
+from jaxcheck.registry.model import COMPARATORS, GRADIENT, MODES, Contract, Deprecations
 from jaxcheck.registry.words import did_you_mean, dotted_problem, name_problem, show
 
 FAULT = "jaxcheck"
 MAX_DEVICES = 1024
 MAX_ROWS = 4096
+MAX_TRACES = 1000
 MAX_SECONDS = 1_000_000  # about 11 days; waiting for more than 24 overflows the system's poll()
 _LEAF_DTYPES = (*DTYPES, "int1", "uint1", "float6_e2m3fn", "float6_e3m2fn", "float8_e8m0fnu")  # outputs may be more
 
@@ -150,6 +151,11 @@ def _leaf_path(path: str) -> str:
     return path
 
 
+def _rule_path(path: str) -> str:
+    """Of a leaf of the output, or of a gradient: `grad` and the argument's key path."""
+    return path if path.startswith(f"{GRADIENT}[") else _leaf_path(path)
+
+
 def _known(valid: tuple[str, ...], what: str) -> AfterValidator:
     def check(word: str) -> str:
         if word not in valid:
@@ -178,6 +184,7 @@ Mode = Annotated[Text, _known(MODES, "a mode"), WithJsonSchema({"type": "string"
 Modes = _Several[Mode]
 Dtype = Annotated[Text, _known(_LEAF_DTYPES, "a dtype")]
 LeafPath = Annotated[Text, AfterValidator(_leaf_path)]
+RulePath = Annotated[Text, AfterValidator(_rule_path)]
 Package = Annotated[Text, AfterValidator(_package)]
 ExceptionName = Annotated[Text, AfterValidator(_exception_name)]
 EnvironmentName = Annotated[Text, AfterValidator(_environment_name)]
@@ -188,6 +195,7 @@ ConfigValue = Annotated[Any, AfterValidator(_config_value)]
 Config = Annotated[dict[ConfigName, ConfigValue], AfterValidator(_config)]
 Devices = Annotated[int, Strict(), Field(ge=1, le=MAX_DEVICES)]
 Nonfinite = Literal["allow", "forbid"]
+Conditioning = Literal["stable", "unstable"]
 Axis = Annotated[int, Strict()]
 VmapAxis = Annotated[Axis | None, WithJsonSchema({"type": ["integer", "null"]})]
 MeshAxis = Annotated[Literal["batch"] | None, WithJsonSchema({"enum": ["batch", None]})]
@@ -396,11 +404,15 @@ def comparator_of(said: str | ComparatorBlock) -> tuple[str, dict[str, Any]]:
 
 
 class OutputBlock(Block):
-    """What holds for one leaf of the output, named by its key path (`[0]['w']`, `.` for the root) or a glob (`*`)."""
+    """What holds for one leaf of the output, named by its key path (`[0]['w']`, `.` for the root) or a glob (`*`).
+
+    Gradients of the mode `grad` are named `grad` and the argument's key path: `grad['w']`, `grad*`.
+    """
 
     tolerance: ToleranceBlock | None = None
     comparator: Comparator = "allclose"
     nonfinite: Nonfinite | None = None
+    conditioning: Conditioning | None = None
 
 
 class BackendBlock(Block):
@@ -471,6 +483,7 @@ class CaseBlock(Block):
 
     args: dict[Identifier, Any] | None = None
     nonfinite: Nonfinite | None = None
+    conditioning: Conditioning | None = None
     raises: RaisesOrNames | None = None
     timeout: Seconds | None = None
 
@@ -483,6 +496,7 @@ class DefaultsBlock(Block):
     tolerance: ToleranceBlock | None = None
     backends: dict[Name, BackendBlock] = Field(default_factory=dict)
     nonfinite: Nonfinite | None = None
+    deprecations: Deprecations | None = None
     config: Config = Field(default_factory=dict)
     env: Env = Field(default_factory=dict)
     devices: Devices | None = None
@@ -500,11 +514,14 @@ class RecipeBlock(DefaultsBlock):
     reference: Dotted | None = None
     properties: Annotated[tuple[Dotted, ...], AfterValidator(_once)] = ()
     inputs: Dotted | None = None
-    outputs: dict[LeafPath, OutputBlock] = Field(default_factory=dict)
+    outputs: dict[RulePath, OutputBlock] = Field(default_factory=dict)
     vmap: VmapOrSeveral | None = None
     grad: GradBlock | None = None
     sharded: ShardedBlock | None = None
     allow_key_reuse: Annotated[bool, Strict()] = False
+    conditioning: Conditioning = "stable"
+    gate: Literal["when", "always"] = "when"
+    traces: Annotated[int, Strict(), Field(ge=1, le=MAX_TRACES)] | None = None
     cases: dict[Name, CaseBlock] = Field(default_factory=dict)
 
 

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, zip_longest
+from typing import Protocol
 
-from jaxcheck.registry.model import OutputRule, Recipe, Tolerance
+from jaxcheck.registry.model import GRADIENT, OutputRule, Recipe, Tolerance
 
 Layer = Mapping[str, Tolerance]
 
 UNIFORM = "*"
 _SAME_AS = {"complex64": "float32", "complex128": "float64"}
-_INEXACT = ("float", "bfloat", "complex")
+INEXACT = ("float", "bfloat", "complex")
 
 
 def choose(recipe: Recipe, path: str, dtype: str, backend: str) -> Tolerance | None:
@@ -24,7 +25,7 @@ def choose(recipe: Recipe, path: str, dtype: str, backend: str) -> Tolerance | N
     then the uniform one, which outside the leaf's own layer means floating and complex dtypes only.
     """
     rule = output_rule(recipe, path)
-    inexact = dtype.startswith(_INEXACT)
+    inexact = dtype.startswith(INEXACT)
     own = _look_up(rule.tolerance, dtype, uniform=True) if rule and rule.tolerance else None
     found = (own, *(_look_up(layer, dtype, uniform=inexact) for layer in _layers(recipe, backend)))
     nearest = next((tolerance for tolerance in found if tolerance), None)
@@ -44,12 +45,34 @@ def _look_up(layer: Layer, dtype: str, *, uniform: bool) -> Tolerance | None:
     return next((layer[name] for name in names if name in layer), None)
 
 
-def output_rule(recipe: Recipe, path: str) -> OutputRule | None:
-    """What `outputs:` says of the leaf at `path`: its own entry, else the first with a `*` that matches."""
+class OutputRules(Protocol):
+    """What knows the `outputs:` of a recipe."""
+
+    @property
+    def outputs(self) -> Mapping[str, OutputRule]: ...
+
+
+def output_rule(recipe: OutputRules, path: str) -> OutputRule | None:
+    """What `outputs:` says of the leaf at `path`: its own entry, else the first with a `*` that matches.
+
+    A gradient is no output: only a `*` that begins as its path does (`grad*`) speaks of it.
+    """
+    key = output_key(recipe, path)
+    return None if key is None else recipe.outputs[key]
+
+
+def output_key(recipe: OutputRules, path: str) -> str | None:
+    """The key of `outputs:` that speaks of the leaf at `path`."""
     if path in recipe.outputs:
-        return recipe.outputs[path]
-    globs = (key for key in recipe.outputs if "*" in key)
-    return next((recipe.outputs[key] for key in globs if _pattern(key).fullmatch(path)), None)
+        return path
+    globs = (key for key in recipe.outputs if "*" in key and key.startswith(GRADIENT) == path.startswith(GRADIENT))
+    return next((key for key in globs if _pattern(key).fullmatch(path)), None)
+
+
+def is_unstable(recipe: Recipe, case: str, path: str) -> bool:
+    """Whether `conditioning: unstable` holds for a leaf of a case: the leaf's word, the case's, the recipe's."""
+    rule = output_rule(recipe, path)
+    return recipe.case(case).unstable if rule is None or rule.unstable is None else rule.unstable
 
 
 @lru_cache(maxsize=1024)

@@ -106,6 +106,17 @@ def read_source(path: Path, file: str) -> Source:
     return builder.source(hashlib.sha256(content).hexdigest())
 
 
+def source_of(text: str, file: str) -> Source:
+    """Read a text that is not in a file yet, or no longer."""
+    builder = _Builder(file)
+    try:
+        for event in _events(text):
+            builder.take(event)
+    except _UnreadableError as stop:
+        builder.stop(stop)
+    return builder.source(hashlib.sha256(text.encode()).hexdigest())
+
+
 def _content(path: Path) -> bytes:
     try:
         kind = path.stat().st_mode

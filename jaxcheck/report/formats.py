@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from jaxcheck.errors import UsageError
-from jaxcheck.results import Run
+from jaxcheck.report.markdown import markdown
+from jaxcheck.results import Bisection, Run
 
-FORMATS: dict[str, Callable[[Run], str]] = {".json": Run.to_json}
+T = TypeVar("T")
+FORMATS: dict[str, Callable[[Run], str]] = {".json": Run.to_json, ".md": markdown}
+
+
+BISECT_FORMATS: dict[str, Callable[[Bisection], str]] = {".json": Bisection.to_json}
 
 
 def check_suffix(path: Path) -> Callable[[Run], str]:
     """The format that a file's name asks for. Raises UsageError, with the valid suffixes, where there is none."""
+    return _of_suffix(path, FORMATS)
+
+
+def check_bisect_suffix(path: Path) -> Callable[[Bisection], str]:
+    """The same for the report of a bisection."""
+    return _of_suffix(path, BISECT_FORMATS)
+
+
+def _of_suffix(path: Path, formats: Mapping[str, Callable[[T], str]]) -> Callable[[T], str]:
     try:
-        return FORMATS[path.suffix.lower()]
+        return formats[path.suffix.lower()]
     except KeyError:
-        valid = ", ".join(FORMATS)
+        valid = ", ".join(formats)
         has = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
         raise UsageError(f"{path} has {has}, which is not a report format; valid: {valid}") from None
 
@@ -27,7 +42,15 @@ def write_report(run: Run, path: Path) -> None:
 
     Raises UsageError for an unknown suffix or a place that cannot be written to.
     """
-    text = check_suffix(path)(run)
+    _write(check_suffix(path)(run), path)
+
+
+def write_bisection(bisection: Bisection, path: Path) -> None:
+    """The same for a bisection."""
+    _write(check_bisect_suffix(path)(bisection), path)
+
+
+def _write(text: str, path: Path) -> None:
     staging = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,9 +6,9 @@ import os
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 
@@ -16,12 +16,13 @@ from jaxcheck.goldens.exchange import write_tree
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.worker import internals
 from jaxcheck.worker.inputs import Arguments
-from jaxcheck.worker.kernels import bind, describe, own_frame
+from jaxcheck.worker.kernels import bind, describe, own_frame, own_place, shortest
 from jaxcheck.worker.modes import MODES
 from jaxcheck.worker.subject import Produced, Subject
 from jaxcheck.worker.trees import numpy_tree, tree_of, widened
 
 TRACEBACK_LINES = 25
+DEPRECATIONS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
 MESSAGE_CHARACTERS = 20_000
 
 
@@ -67,7 +68,12 @@ def qualified(kind: type) -> str:
 
 def _identity(given: Mapping[str, Any]) -> dict[str, tuple[Any, list[int]]]:
     """Structure and identity of every leaf: arrays are immutable, so this is all that a kernel can change."""
-    return {name: (jax.tree.structure(value), [id(x) for x in jax.tree.leaves(value)]) for name, value in given.items()}
+    return {name: (_structure(value), [id(leaf) for leaf in jax.tree.leaves(value)]) for name, value in given.items()}
+
+
+def _structure(value: Any) -> Any:
+    """The structure; nothing where it is not even equal to itself, and so says nothing of a change."""
+    return jax.tree.structure(value) if internals.same_structure(value, value) else None
 
 
 def _mutated(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -97,17 +103,39 @@ def reference_tree(function: Callable[..., Any], arguments: Arguments) -> Tree:
 
 @contextmanager
 def captured_warnings() -> Iterator[list[dict[str, Any]]]:
-    """Every warning that is raised meanwhile, also those that Python shows only once."""
+    """Every warning that is raised meanwhile, also those that Python shows only once.
+
+    `place` is the user's own line: most of JAX's warnings name a line of JAX.
+    """
     found: list[dict[str, Any]] = []
-    with warnings.catch_warnings(record=True) as caught:
+
+    def keep(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        place = own_place(traceback.extract_stack()) or f"{shortest(filename)}:{lineno}"
+        entry = {"category": category.__name__, "message": str(message)[:2000], "file": filename, "line": lineno}
+        entry |= {"place": place, "deprecation": issubclass(category, DEPRECATIONS)}
+        if entry not in found:
+            found.append(entry)
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
+        warnings.showwarning = keep
         yield found
-    seen = set()
-    for warning in caught:
-        entry = (warning.category.__name__, str(warning.message)[:2000], warning.filename, warning.lineno)
-        if entry not in seen:
-            seen.add(entry)
-            found.append(dict(zip(("category", "message", "file", "line"), entry, strict=True)))
+
+
+def deprecations(raised: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """A finding for each warning that announces a removal or a change."""
+    return [
+        {"kind": "deprecation", "message": f"{warning['category']} at {warning['place']}: {warning['message']}"}
+        for warning in raised
+        if warning["deprecation"]
+    ]
 
 
 @contextmanager

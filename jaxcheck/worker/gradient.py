@@ -1,6 +1,7 @@
 """A check of derivatives: JVP against VJP, the gradient against central differences, and against itself in float64.
 
-The kernel becomes a number by weighting its floating outputs with fixed cotangents. All distances are relative to the
+The kernel becomes a number by weighting its floating outputs with fixed cotangents; a golden keeps the gradient of that
+number. All distances are relative to the
 norm of the gradient along directions whose every element is as large as the argument, so that they do not depend on
 the arrays' sizes: an error of 1 % is 1 % at ten elements and at a million. What is allowed follows from the dtype
 (eps^(1/3) for differences, which is also their step; eps^(1/2) for the rest) and from a noise estimate of the same
@@ -9,7 +10,7 @@ quantity, never from the size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,7 +42,11 @@ SAME_FUNCTION = 0.05  # outputs further apart than this in float64 are of anothe
 NUDGE = 1e-3  # how far beside the inputs differences are taken where the kernel has a kink at them
 SHORTER = (1.0, 1e-2, 1e-4)  # steps, as parts of the dtype's own: a kernel may turn faster than its argument is large
 COARSE = 0.01
-WEIGHTS = (0.5, 0.75, 1.0, 1.25)  # exact in every floating dtype
+WEIGHTS = np.array((0.5, 0.75, 1.0, 1.25, -0.5, -0.75, -1.0, -1.25))  # exact in every floating dtype
+MULTIPLIERS = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64 (Steele et al. 2014)
+
+
+NO_OPTIONS: Mapping[str, Any] = {"arguments": None, "output": None, "rtol": None}
 
 
 class NotDifferentiableError(TypeError):
@@ -54,7 +59,7 @@ def grad(subject: Subject, given: Mapping[str, Any]) -> Produced:
     `options`: `arguments` (or None: all), `output` (a key path, or None: all), `rtol` (or None).
     Raises what JAX raises where the kernel has no reverse-mode derivative.
     """
-    options = subject.options or {"arguments": None, "output": None, "rtol": None}
+    options = subject.options or NO_OPTIONS
     kernel = Weighted(subject, options["arguments"], options["output"])
     declared = Evaluator(kernel, wide=False)
     point = [widened(kernel.leaf(i).array()) for i in kernel.chosen]
@@ -71,6 +76,20 @@ def grad(subject: Subject, given: Mapping[str, Any]) -> Produced:
     ]
     findings = tuple(("gradient", text) for is_wrong, text in found if is_wrong)
     return Produced(produced, findings, tuple(text for is_wrong, text in found if not is_wrong))
+
+
+def differentiable(subject: Subject) -> tuple[Callable[..., Any], list[Any]]:
+    """(a function of the arguments' array leaves that gives the gradient as `grad` does, these leaves)."""
+    options = subject.options or NO_OPTIONS
+    kernel = Weighted(subject, options["arguments"], options["output"])
+
+    def gradient(*leaves: Any) -> Any:
+        chosen = [leaves[position] for position in kernel.chosen]
+        outputs, pull = jax.vjp(lambda values: kernel.outputs(values, leaves), chosen)
+        (found,) = pull([jnp.asarray(w).astype(o.dtype) for w, o in zip(cotangents(outputs), outputs, strict=True)])
+        return kernel.tree(found)
+
+    return gradient, kernel.leaves(wide=False)
 
 
 Remark = tuple[bool, str]  # (whether it is wrong, words)
@@ -96,6 +115,12 @@ class Weighted:
         if not self.chosen:
             of = f"of {', '.join(arguments)} " if arguments else ""
             raise NotDifferentiableError(f"no argument leaf {of}is floating: there is nothing to differentiate by")
+
+    def key(self) -> Any:
+        """Equal for kernels that compute the same of their array leaves; 1, 1.0 and True are equal, not the same."""
+        subject, given = self.subject, self.subject.arguments
+        values = [sorted(mapping.items()) for mapping in (given.statics, given.python)]
+        return subject.kernel, repr(values), given.treedef, tuple(map(tuple, values)), tuple(self.chosen), self._output
 
     def leaf(self, position: int) -> Leaf:
         return self.subject.arguments.leaves[position]
@@ -124,17 +149,34 @@ class Weighted:
         return floating
 
     def as_arguments(self, gradient: Arrays) -> Any:
+        """The gradient in the arguments' own dtypes."""
+        dtypes = [self.leaf(position).array().dtype for position in self.chosen]
+        return self.tree([jax.device_put(g.astype(dtype)) for g, dtype in zip(gradient, dtypes, strict=True)])
+
+    def tree(self, gradient: Sequence[Any]) -> Any:
+        """`{argument: pytree}` with a leaf for each that was chosen, None for the others."""
         leaves: list[Any] = [None] * len(self.subject.arguments.leaves)
         for position, value in zip(self.chosen, gradient, strict=True):
-            leaves[position] = jax.device_put(value.astype(self.leaf(position).array().dtype))
+            leaves[position] = value
         tree = jax.tree.unflatten(self.subject.arguments.treedef, leaves)
         return {name: part for name, part in tree.items() if jax.tree.leaves(part)}
 
 
 def cotangents(outputs: Sequence[Any]) -> Arrays:
-    """Fixed weights of the outputs, one for each element."""
-    draw = np.random.default_rng(20240229)
-    return [draw.choice(WEIGHTS, size=o.shape) * draw.choice((-1.0, 1.0), size=o.shape) for o in outputs]
+    """Fixed weights of the outputs, one for each element, by its number in the leaf and the leaf's among the outputs.
+
+    Goldens hold gradients that were weighted so: plain arithmetic, as no generator promises its stream for ever.
+    """
+    return [WEIGHTS[_mixed(number, o.size) & np.uint64(7)].reshape(o.shape) for number, o in enumerate(outputs)]
+
+
+def _mixed(leaf: int, size: int) -> npt.NDArray[np.uint64]:
+    """splitmix64 of 1, 2, …, `size`, other numbers for every leaf; uint64 wraps around."""
+    first, second, third = (np.uint64(multiplier) for multiplier in MULTIPLIERS)
+    bits = (np.arange(1, size + 1, dtype=np.uint64) + (np.uint64(leaf) << np.uint64(40))) * first
+    bits = (bits ^ (bits >> np.uint64(30))) * second
+    bits = (bits ^ (bits >> np.uint64(27))) * third
+    return bits ^ (bits >> np.uint64(31))
 
 
 class Evaluator:
@@ -146,30 +188,30 @@ class Evaluator:
 
     def __init__(self, kernel: Weighted, wide: bool) -> None:
         self._kernel, self._wide, self._plainly = kernel, wide, False
+        self._programs = programs_of(kernel)
         self._dtypes = [np.dtype(np.float64) if wide else kernel.leaf(i).array().dtype for i in kernel.chosen]
-        self._jitted = {function: jax.jit(function) for function in (self._outputs, self._pull, self._push)}
         self.eps = max(map(eps_of, self._dtypes))
 
     def outputs(self, point: Arrays) -> Arrays:
-        return self._run(self._outputs, self._arrays(point))
+        return self._run("outputs", self._arrays(point))
 
     def gradient(self, point: Arrays) -> Arrays:
         """Of the weighted outputs, by reverse mode."""
         weights = cotangents(self.outputs(point))
-        return self._run(self._pull, self._arrays(point), weights)
+        return self._run("pull", self._arrays(point), weights)
 
     def tangents(self, point: Arrays, direction: Arrays) -> Arrays:
         """Of the outputs along a direction, by forward mode."""
-        return self._run(self._push, self._arrays(point), self._arrays(direction))
+        return self._run("push", self._arrays(point), self._arrays(direction))
 
-    def _run(self, function: Call, *given: Arrays) -> Arrays:
+    def _run(self, name: str, *given: Arrays) -> Arrays:
         with jax.enable_x64(self._wide or jax.config.jax_enable_x64):
             if not self._plainly:
                 try:
-                    return self._call(self._jitted[function], *given)
+                    return self._call(self._programs.jitted[name], *given)
                 except VALUE_NEEDED:
                     self._plainly = True
-            return self._call(function, *given)
+            return self._call(getattr(self._programs, name), *given)
 
     def _call(self, function: Call, *given: Arrays) -> Arrays:
         return [np.asarray(result).astype(np.float64) for result in function(self._kernel.leaves(self._wide), *given)]
@@ -177,18 +219,37 @@ class Evaluator:
     def _arrays(self, values: Arrays) -> Arrays:
         return [v.astype(dtype) for v, dtype in zip(values, self._dtypes, strict=True)]
 
-    def _outputs(self, leaves: list[Any], chosen: list[Any]) -> list[Any]:
+
+class Programs:
+    """What is computed of a kernel, plainly and under jit: its floating outputs, gradients and tangents."""
+
+    def __init__(self, kernel: Weighted) -> None:
+        self._kernel = kernel
+        self.jitted = {name: jax.jit(getattr(self, name)) for name in ("outputs", "pull", "push")}
+
+    def outputs(self, leaves: list[Any], chosen: list[Any]) -> list[Any]:
         return self._kernel.outputs([jnp.asarray(value) for value in chosen], leaves)
 
-    def _pull(self, leaves: list[Any], chosen: list[Any], weights: list[Any]) -> list[Any]:
-        outputs, pull = jax.vjp(partial(self._outputs, leaves), list(map(jnp.asarray, chosen)))
+    def pull(self, leaves: list[Any], chosen: list[Any], weights: list[Any]) -> list[Any]:
+        outputs, pull = jax.vjp(partial(self.outputs, leaves), list(map(jnp.asarray, chosen)))
         (gradient,) = pull([jnp.asarray(w).astype(o.dtype) for w, o in zip(weights, outputs, strict=True)])
         return list(gradient)
 
-    def _push(self, leaves: list[Any], chosen: list[Any], along: list[Any]) -> list[Any]:
+    def push(self, leaves: list[Any], chosen: list[Any], along: list[Any]) -> list[Any]:
         arrays = [[jnp.asarray(value) for value in values] for values in (chosen, along)]
-        tangents: list[Any] = jax.jvp(partial(self._outputs, leaves), arrays[:1], arrays[1:])[1]
+        tangents: list[Any] = jax.jvp(partial(self.outputs, leaves), arrays[:1], arrays[1:])[1]
         return tangents
+
+
+_PROGRAMS: dict[Any, Programs] = {}
+
+
+def programs_of(kernel: Weighted) -> Programs:
+    """Kept, so that cases of the same shapes share compilations: all but the arrays' values is in the key."""
+    try:
+        return _PROGRAMS.setdefault(kernel.key(), Programs(kernel))
+    except TypeError:  # a pytree node whose static data cannot be hashed
+        return Programs(kernel)
 
 
 def eps_of(dtype: Any) -> float:

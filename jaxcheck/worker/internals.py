@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import monitoring
-from jax._src import source_info_util
+from jax._src import api, pjit, source_info_util
+from jax._src.core import eval_jaxpr
+from jax._src.interpreters import partial_eval
 from jax.extend.core import Literal
 
 DURATIONS = {
@@ -21,6 +23,7 @@ DURATIONS = {
     "/jax/core/compile/backend_compile_duration": "compile",
 }
 IMPORTED_CONFIG = dict(jax.config.values)
+REVERSE_ENTERS_JIT = jax.__version_info__ < (0, 12)
 # The harness's own frames are as little the user's code as JAX's are.
 source_info_util.register_exclusion(os.path.dirname(__file__))
 
@@ -108,9 +111,23 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
+def same_structure(one: Any, other: Any) -> bool:
+    """Whether two pytrees have equal structures; a node's static data may be equal to nothing, itself included."""
+    structure: Any = jax.tree.structure
+    return bool(structure(one) == structure(other))
+
+
 def is_key(leaf: Any) -> bool:
     """A typed PRNG key array (`jax.random.key`), not the raw uint32 kind."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def key_impl(leaf: Any) -> str | None:
+    """The implementation of typed keys, of arrays, tracers or shapes; None for anything else."""
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return None
+    return str(dtype._impl.name)
 
 
 def backends() -> list[str]:
@@ -189,3 +206,54 @@ def scope(equation: Any) -> str:
 def source_line(equation: Any) -> str:
     """`file:line` of the user's code that made the equation."""
     return str(source_info_util.summarize(equation.source_info)).split(" ")[0]
+
+
+def frame(equation: Any) -> tuple[str, int, str] | None:
+    """(file, line, function) of the innermost frame that is not JAX's own, Python's or the harness's."""
+    library = os.path.join(os.path.dirname(os.__file__), "")
+    for found in source_info_util.user_frames(equation.source_info.traceback):
+        name = found.file_name
+        if not name.startswith(library) or "site-packages" in name or "dist-packages" in name:
+            return name, int(found.start_line), found.function_name.rpartition(".")[2]
+    return None
+
+
+def evaluate(jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """An open jaxpr at other constants than it was traced with."""
+    return list(eval_jaxpr(jaxpr, list(constants), *inputs))
+
+
+def holds_code(value: Any) -> bool:
+    """Whether a parameter of an equation is, or holds, a jaxpr or a function: what has no text of its own."""
+    if isinstance(value, tuple | list):
+        return any(map(holds_code, value))
+    return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns") or callable(value)
+
+
+@contextlib.contextmanager
+def jitted_stays_jitted() -> Iterator[None]:
+    """Meanwhile a trace holds every jitted function as one equation, also those that JAX marks to be inlined: a plain
+    call dispatches each of them as one program."""
+    rule = partial_eval.custom_staging_rules[pjit.jit_p]
+    kept = api.Inline.AUTO if hasattr(api, "Inline") else False
+
+    def stay(trace: Any, source_info: Any, *args: Any, **params: Any) -> Any:
+        return rule(trace, source_info, *args, **{**params, "inline": kept})
+
+    jax.clear_caches()  # what was traced before, and then what was traced meanwhile, is of the other kind
+    partial_eval.custom_staging_rules[pjit.jit_p] = stay
+    try:
+        yield
+    finally:
+        partial_eval.custom_staging_rules[pjit.jit_p] = rule
+        jax.clear_caches()
+
+
+def dispatched_apart(equation: Any) -> bool:
+    """Whether a plain call dispatches what is inside the equation by itself, instead of the equation as one.
+
+    Before jax 0.12 the reverse pass of a plain `jax.grad` enters what is jitted, operation by operation.
+    """
+    if equation.primitive.name in ("jit", "pjit"):
+        return REVERSE_ENTERS_JIT and "transpose(" in scope(equation)
+    return equation.primitive.name in CALLS

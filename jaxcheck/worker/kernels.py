@@ -7,11 +7,11 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-PACKAGES = ("/site-packages/", "/dist-packages/", "<frozen")
+PACKAGES = ("/site-packages/", "/dist-packages/", "<frozen", os.path.join(os.path.dirname(os.__file__), ""))
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -49,8 +49,12 @@ def describe(error: BaseException) -> str:
 
 
 def own_frame(error: BaseException) -> str:
-    """`file:line` of the deepest frame that is neither JAX's, nor another package's, nor the harness's."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """`file:line` of the deepest frame that is neither JAX's, nor another package's, Python's or the harness's."""
+    return own_place(traceback.extract_tb(error.__traceback__))
+
+
+def own_place(frames: Sequence[traceback.FrameSummary]) -> str:
+    """As `own_frame`, of any stack; the deepest frame is the last one."""
     for frame in reversed(frames):
         shipped = "/jaxcheck/kernels/" in frame.filename
         harness = frame.filename.startswith(HERE) and not shipped

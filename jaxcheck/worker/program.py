@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -36,18 +36,25 @@ def exported(kernel: Call, arguments: Arguments) -> bytes:
 
     Raises whatever JAX raises for what it cannot export (callbacks, unknown custom calls).
     """
-    function, flat = flat_function(kernel, arguments)
-    impls = [jax.random.key_impl(leaf) if internals.is_key(leaf) else None for leaf in flat]
+    return serialised(*flat_function(kernel, arguments))
+
+
+def serialised(function: Callable[..., Any], flat: Sequence[Any]) -> bytes:
+    """Serialised export of a function of array leaves at such leaves, or at their shapes and dtypes."""
+    impls = [internals.key_impl(leaf) for leaf in flat]
 
     def program(*words: Any) -> list[Any]:
         pairs = zip(words, impls, strict=True)
         leaves = [jax.random.wrap_key_data(leaf, impl=impl) if impl else leaf for leaf, impl in pairs]
-        return [_words(leaf) for leaf in jax.tree.leaves(function(*leaves))]
+        return [words_of(leaf) for leaf in jax.tree.leaves(function(*leaves))]
 
     with internals.portable_locations():
-        inputs = [_words(leaf) for leaf in flat]
+        inputs = [words_of(leaf) for leaf in flat]
         return bytes(export.export(jax.jit(program))(*inputs).serialize())
 
 
-def _words(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if internals.is_key(leaf) else leaf
+def words_of(leaf: Any) -> Any:
+    """Key data in the place of typed keys, of arrays or of shapes; anything else as it is."""
+    if internals.key_impl(leaf) is None:
+        return leaf
+    return jax.random.key_data(leaf) if isinstance(leaf, jax.Array) else jax.eval_shape(jax.random.key_data, leaf)

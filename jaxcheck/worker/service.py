@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from jaxcheck.goldens.exchange import write_tree
 from jaxcheck.goldens.golden import Golden
 from jaxcheck.registry.model import DERIVED_MODES
-from jaxcheck.worker import checks, environment, internals, keys, latency, primitives, program, repeated, truth
+from jaxcheck.worker import (
+    checks,
+    environment,
+    equations,
+    gradient,
+    internals,
+    keys,
+    latency,
+    primitives,
+    program,
+    repeated,
+    replays,
+    traceable,
+    traces,
+    truth,
+)
 from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
 from jaxcheck.worker.subject import Produced, Subject
@@ -91,6 +108,7 @@ class Service:
     def prepare(self, recipe: dict[str, Any]) -> dict[str, Any]:
         """Finds the recipe's functions and cases; `faults` where a name leads nowhere or arguments do not fit."""
         name = recipe["name"]
+        truth.forget_programs()
         try:
             with checks.undisturbed(), checks.captured_warnings():
                 prepared = self.prepared[name] = Prepared(recipe)
@@ -123,8 +141,10 @@ class Service:
     def check(self, recipe: str, case: str, mode: str, stored: str | None, folder: str, repeat: int) -> dict[str, Any]:
         """One check. `stored` is the golden whose inputs are used: one of this very recipe."""
         prepared = self.prepared[recipe]
-        with checks.undisturbed() as changes, checks.captured_warnings() as warnings:
+        with checks.undisturbed() as changes, checks.captured_warnings() as around:
             reply = self._check(prepared, case, mode, stored, folder, repeat)
+        raised = reply.get("warnings", [])
+        warnings = [*raised, *(warning for warning in around if warning not in raised)]
         return {**reply, "warnings": warnings, "changes": changes}
 
     def _check(
@@ -138,17 +158,27 @@ class Service:
             options = prepared.recipe["options"].get(mode)
             companions = partial(self._companions, prepared, case, stored)
             subject = Subject(prepared.kernel, prepared.static, arguments, options, companions)
-            facts, produced = checks.execute(subject, mode, self.clock)
-            facts |= {"inputs_differ": differ, "findings": [], "notes": []}
+            with checks.captured_warnings() as raised:
+                facts, produced = checks.execute(subject, mode, self.clock)
+            facts |= {"inputs_differ": differ, "findings": [], "notes": [], "warnings": raised}
             if produced is not None:
                 facts |= self._judge_outputs(prepared, case, mode, arguments, produced, folder)
+            if prepared.recipe["deprecations"] == "error":
+                facts["findings"] += checks.deprecations(raised)
             if repeat > 1 and (produced is None) == (facts["outcome"] == "raised"):
                 facts["findings"] += repeated.differences(subject, mode, repeat, facts, produced, self.clock)
-            if mode == "jit" and facts["outcome"] == "value" and not prepared.recipe["allow_key_reuse"]:
-                findings, notes = keys.examine(subject)
-                facts["findings"] += findings
-                facts["notes"] += notes
+            if mode == "jit" and facts["outcome"] == "value":
+                self._examine_jitted(prepared, subject, facts)
         return facts
+
+    def _examine_jitted(self, prepared: Prepared, subject: Subject, facts: dict[str, Any]) -> None:
+        """What the traced kernel tells: keys used twice, and whether the same call is traced again."""
+        examined = [traces.examine(subject, prepared.recipe["traces"])]
+        if not prepared.recipe["allow_key_reuse"]:
+            examined.append(keys.examine(subject))
+        for findings, notes in examined:
+            facts["findings"] += findings
+            facts["notes"] += notes
 
     def _companions(self, prepared: Prepared, case: str, stored: str | None) -> Iterator[tuple[str, Arguments]]:
         """The recipe's other cases, as far as their arguments can be made."""
@@ -214,6 +244,51 @@ class Service:
             file.write(code)
         return {**reply, "program": path}
 
+    def program(self, recipe: str, case: str, mode: str, stored: str | None, folder: str) -> dict[str, Any]:
+        """The program that a check runs, for `replay` elsewhere, and its file's sha256; or why there is none."""
+        prepared = self.prepared[recipe]
+        with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
+            try:
+                units = traceable.export_mode(self._subject(prepared, case, mode, stored), mode)
+            except Exception as error:  # callbacks, foreign functions, a kernel that cannot be traced
+                return {"reason": describe(error)}
+        path = Path(folder, f"{mode}.units.npz")
+        return {"program": str(path), "sha256": units.write(path)}
+
+    def replay(
+        self, program: str, sha256: str | None, case: str | None, config: dict[str, Any], folder: str
+    ) -> dict[str, Any]:
+        """The flat outputs of a program, exported here or under another JAX; or why it does not run.
+
+        `program` is a file that the request of that name wrote, run only if its sha256 is this; or a golden, with the
+        case whose program is run, which has a digest of its own.
+        """
+        with checks.undisturbed(), checks.captured_warnings(), internals.configured(replays.known_config(config)):
+            try:
+                outputs = replays.run(Path(program), sha256, case)
+            except Exception as error:  # an export of a newer JAX, a target that this runtime does not have
+                return {"reason": describe(error)}
+        path = os.path.join(folder, "replayed.npz")
+        write_tree(path, outputs, {})
+        return {"outputs": path}
+
+    def equations(self, recipe: str, case: str, mode: str, stored: str | None) -> dict[str, Any]:
+        """The traced program of a mode as rows, and the operations that it is lowered to; or why there is none."""
+        prepared = self.prepared[recipe]
+        with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
+            try:
+                function, flat = traceable.traceable(self._subject(prepared, case, mode, stored), mode)
+                rows, mix = equations.equations(function, flat), equations.operations_of(function, flat)
+            except Exception as error:
+                return {"reason": describe(error)}
+        return {"equations": rows, "operations": mix}
+
+    def _subject(self, prepared: Prepared, case: str, mode: str, stored: str | None) -> Subject:
+        arguments, _ = self._inputs(prepared, case, stored)
+        companions = partial(self._companions, prepared, case, stored)
+        options = prepared.recipe["options"].get(mode)
+        return Subject(prepared.kernel, prepared.static, arguments, options, companions)
+
     def latency(self, recipe: str, case: str, mode: str, stored: str | None, samples: int) -> dict[str, Any]:
         """Seconds a call takes after warm-up; nothing where the kernel raises."""
         prepared = self.prepared[recipe]
@@ -225,10 +300,10 @@ class Service:
             except Exception as error:
                 return {"reason": describe(error)}
 
-    def truth(self, recipe: str, case: str, stored: str, floor: bool, folder: str) -> dict[str, Any]:
+    def truth(self, recipe: str, case: str, stored: str, floor: bool, gradients: bool, folder: str) -> dict[str, Any]:
         """The float64 truth of a case, the reference's own, and how far its outputs wander; for a blessing.
 
-        What cannot be had is left out, and its reason is given.
+        `gradients`: that of its gradients as well. What cannot be had is left out, and its reason is given.
         """
         prepared = self.prepared[recipe]
         arguments, _ = self._inputs(prepared, case, stored)
@@ -247,16 +322,40 @@ class Service:
                 reply["reference"] = prepared.reference_file(case, arguments, path)
             if floor:
                 try:
-                    reply["floor"] = truth.noise(prepared.kernel, arguments)
+                    reply["floor"], knobs = truth.noise_and_knobs(prepared.kernel, arguments)
+                    reply["measured"] = {"draws": truth.DRAWS, "knobs": knobs}
                 except Exception as error:
                     reply["floor_reason"] = describe(error)
+            if gradients:
+                options = prepared.recipe["options"].get("grad")
+                subject = Subject(prepared.kernel, prepared.static, arguments, options)
+                reply |= _gradient_truth(subject, floor, folder)
         return reply
+
+
+def _gradient_truth(subject: Subject, floor: bool, folder: str) -> dict[str, Any]:
+    """The float64 truth of a case's gradients and how far they wander, or why it is not known."""
+    reply: dict[str, Any] = {}
+    function, flat = gradient.differentiable(subject)
+    try:
+        tree, _ = truth.shadow_truth(function, flat)
+        reply["gradients"] = os.path.join(folder, "gradients.npz")
+        write_tree(reply["gradients"], tree, {})
+    except Exception as error:
+        reply["gradient_reason"] = describe(error)
+    if floor:
+        try:
+            reply["gradient_floor"] = truth.wander(function, flat)
+        except Exception as error:
+            reply["gradient_floor_reason"] = describe(error)
+    return reply
 
 
 def _plain_statics(arguments: Arguments) -> dict[str, Any]:
     """Static and Python values as the golden's metadata holds them."""
     python = {arguments.leaves[i].path: value for i, value in arguments.python.items()}
-    return {
-        name: value if isinstance(value, bool | int | float | str | None) else repr(value)
-        for name, value in {**arguments.statics, **python}.items()
-    }
+    return {name: value if _is_json(value) else repr(value) for name, value in {**arguments.statics, **python}.items()}
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, bool | int | str | None) or (isinstance(value, float) and math.isfinite(value))

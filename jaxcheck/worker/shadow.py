@@ -252,7 +252,14 @@ def evaluate_wide(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
 def _stacked(rows: list[list[Any]], avals: list[Any]) -> list[Any]:
     if not rows:
         return [jnp.zeros((0, *aval.shape), aval.dtype) for aval in avals]
-    return [jnp.stack(column) for column in zip(*rows, strict=True)]
+    return [_stack(column) for column in zip(*rows, strict=True)]
+
+
+def _stack(column: Sequence[Any]) -> Any:
+    """By NumPy: JAX would compile one program for all the rows of a scan, which takes seconds for a thousand."""
+    if internals.is_key(column[0]):
+        return jnp.stack(column)
+    return jnp.asarray(np.stack([np.asarray(value) for value in column]))
 
 
 def _where(going: Any, new: Any, old: Any) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +33,11 @@ def float_truth(kernel: Callable[..., Any], arguments: Arguments) -> tuple[Tree,
     A kernel that computes in bfloat16, float16 or float8 is held to what its casts allow (`quantised`), any other to
     the real numbers (`ideal`). Raises NoShadow, or what the kernel raises.
     """
-    function, flat = flat_function(kernel, arguments)
+    return shadow_truth(*flat_function(kernel, arguments))
+
+
+def shadow_truth(function: Callable[..., Any], flat: list[Any]) -> tuple[Tree, dict[str, Any]]:
+    """`float_truth` of a function of array leaves."""
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*flat)
     policy: Policy = "quantised" if _computes_narrowly(jaxpr) else "ideal"
     shadow = Shadow(policy)
@@ -70,24 +76,77 @@ def noise(kernel: Callable[..., Any], arguments: Arguments) -> dict[str, dict[st
     `inputs` moves every float input by one ULP up or down, at random with a fixed seed, DRAWS times; `knobs` compiles
     with other options; `modes` is the plain call against jit.
     """
-    function, flat = flat_function(kernel, arguments)
-    jitted = jax.jit(function)
-    base = _floats(jitted(*flat))
+    return noise_and_knobs(kernel, arguments)[0]
+
+
+def noise_and_knobs(kernel: Callable[..., Any], arguments: Arguments) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """The noise, and which of KNOBS counted."""
+    return _noise_and_knobs(*flat_function(kernel, arguments))
+
+
+def wander(function: Callable[..., Any], flat: list[Any]) -> dict[str, dict[str, float]]:
+    """`noise` of a function of array leaves."""
+    return _noise_and_knobs(function, flat)[0]
+
+
+def _noise_and_knobs(function: Callable[..., Any], flat: list[Any]) -> tuple[dict[str, dict[str, float]], list[str]]:
+    program, *variants = _compiled(jax.jit(function).lower(*flat))
+    base = _floats(program.run(*flat))
     found: dict[str, dict[str, float]] = {path: {"inputs": 0.0, "knobs": 0.0, "modes": 0.0} for path in base}
     generator = np.random.default_rng(0)
     for _ in range(DRAWS):
-        _widen(found, "inputs", base, _floats(jitted(*[_one_ulp(leaf, generator) for leaf in flat])))
-    lowered = jitted.lower(*flat)
-    text = lowered.compile().as_text()
-    for options in KNOBS.values():
+        _widen(found, "inputs", base, _floats(program.run(*[_one_ulp(leaf, generator) for leaf in flat])))
+    for variant in variants:
+        _widen(found, "knobs", base, _floats(variant.run(*flat)))
+    _widen(found, "modes", base, _floats(function(*flat)))
+    return found, [variant.knob for variant in variants]
+
+
+class _Program(NamedTuple):
+    """A compiled program, and the knob that made it another one than the plain."""
+
+    knob: str
+    run: Callable[..., Any]
+
+
+_PROGRAMS: OrderedDict[tuple[str, str], list[_Program]] = OrderedDict()
+PROGRAMS_KEPT = 16
+FOREIGN = ("callback", "host_transfer")  # Python functions that the text only numbers
+
+
+def forget_programs() -> None:
+    """For another recipe: its configuration may ask for other programs of the same text."""
+    _PROGRAMS.clear()
+
+
+def _compiled(lowered: Any) -> list[_Program]:
+    """The plain program, and one for each knob that changes it. Compiling is what a floor costs: cases whose programs
+    have the same text (and whose outputs the same tree) share them.
+    """
+    text = lowered.as_text()
+    if any(word in text for word in FOREIGN):
+        return _compile_all(lowered)
+    key = hashlib.sha256(text.encode()).hexdigest(), str(lowered.out_tree)
+    if key not in _PROGRAMS:
+        _PROGRAMS[key] = _compile_all(lowered)
+    _PROGRAMS.move_to_end(key)
+    if len(_PROGRAMS) > PROGRAMS_KEPT:
+        _PROGRAMS.popitem(last=False)
+    return _PROGRAMS[key]
+
+
+def _compile_all(lowered: Any) -> list[_Program]:
+    plain = lowered.compile()
+    text = plain.as_text()
+    programs = [_Program("", plain)]
+    for knob, options in KNOBS.items():
         try:
             compiled = lowered.compile(compiler_options=options)
             if compiled.as_text() != text:
-                _widen(found, "knobs", base, _floats(compiled(*flat)))
+                programs.append(_Program(knob, compiled))
         except Exception:  # an option that this release does not know is no knob
             continue
-    _widen(found, "modes", base, _floats(function(*flat)))
-    return found
+    return programs
 
 
 def _floats(outputs: Any) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle, islice
 from typing import Any
 
@@ -29,6 +29,13 @@ def vmap(subject: Subject, given: Mapping[str, Any]) -> Produced:
     batches = [_Batch(subject, said["axes"], said["rows"], singles) for said in subject.options or [DEFAULT]]
     pairs = tuple(pair for number, batch in enumerate(batches) for pair in _pairs(batch, singles, first=number == 0))
     return Produced(jax.tree.map(lambda leaf: leaf[0], batches[0].outputs), pairs=pairs)
+
+
+def batched(subject: Subject) -> tuple[Callable[..., Any], list[Any]]:
+    """(the first batch as a function of its array leaves, which gives what the mode does, these leaves)."""
+    said = (subject.options or [DEFAULT])[0]
+    batch = _Batch(subject, said["axes"], said["rows"], _Singles(subject))
+    return lambda *leaves: jax.tree.map(lambda leaf: leaf[0], batch.function(list(leaves))), batch.leaves
 
 
 class _Singles:
@@ -90,7 +97,8 @@ class _Batch:
             else _stacked([self.cases[name].leaves[i] for name in self.names], axis)
             for i, axis in enumerate(along)
         ]
-        self.outputs = jax.vmap(subject.call_leaves, in_axes=(along,))(leaves)
+        self.leaves, self.function = leaves, jax.vmap(subject.call_leaves, in_axes=(along,))
+        self.outputs = self.function(leaves)
         self._tree = tree_of(self.outputs)
 
     def _cases(self, subject: Subject, shared: list[int], most: int, singles: _Singles) -> dict[str, Arguments]:

@@ -1,4 +1,5 @@
-"""Measures jaxcheck against a hand-written script and pytest-regressions that do the same work.
+"""Measures jaxcheck against a hand-written script and pytest-regressions that do the same work, a blessing with truth
+and noise floor against one without, and a run against goldens of either kind.
 
 Whole processes, as a user starts them, in turns (A B C A B C ...), after one round that is not counted. A ratio is
 taken within each round, so that a slow minute of the machine touches both of its sides.
@@ -36,6 +37,17 @@ WORK: Contestants = {
     "jaxcheck run -j 1": [*RUN, "-j", "1"],
     "jaxcheck run -j 2": [*RUN, "-j", "2"],
 }
+# What the float64 shadow and the noise floor cost: a blessing pays for them, a run reads what was stored.
+BLESS = [JAXCHECK, "bless", "--all", "--reason", "bench", "-j", "1"]
+PLAIN, TRUE = ["--goldens", "goldens-plain"], ["--goldens", "goldens-true"]
+BLESSING: Contestants = {
+    "jaxcheck bless --no-truth": [*BLESS, *PLAIN, "--no-truth"],
+    "jaxcheck bless": [*BLESS, *TRUE],
+}
+STORED: Contestants = {
+    "jaxcheck run, goldens without truth": [*RUN, "-j", "1", *PLAIN],
+    "jaxcheck run, goldens with truth": [*RUN, "-j", "1", *TRUE],
+}
 VERSIONS = ("jaxcheck", "jax", "jaxlib", "optax", "numpy", "pytest", "pytest-regressions")
 
 
@@ -46,10 +58,9 @@ def main() -> None:
         shutil.copytree(arguments.work, folder)
         record_goldens(folder)
         start = in_turns(START, folder, arguments.rounds)
-        work = in_turns(WORK, folder, arguments.rounds)
-    floor = next(iter(WORK))
+        groups = [in_turns(group, folder, arguments.rounds) for group in (WORK, BLESSING, STORED)]
     rows = [row(name, seconds) for name, seconds in start.items()]
-    rows += [row(name, seconds, work[floor]) for name, seconds in work.items()]
+    rows += [each for group in groups for each in compared(group)]
     result = {**circumstances(), "rounds": arguments.rounds, "rows": rows}
     print(as_markdown(result))
     if arguments.json:
@@ -103,13 +114,19 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(ours)}
 
 
+def compared(group: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """A row for each contestant; what the others are held against is the first one."""
+    floor = next(iter(group.values()))
+    return [row(name, seconds, floor) for name, seconds in group.items()]
+
+
 def row(name: str, taken: list[float], floor: list[float] | None = None) -> dict[str, Any]:
     ratios = [ours / theirs for ours, theirs in zip(taken, floor, strict=True)] if floor else []
     return {
         "name": name,
         "seconds": taken,
         "median": statistics.median(taken),
-        "median_ratio_to_floor": statistics.median(ratios) if ratios else None,
+        "median_ratio_to_first": statistics.median(ratios) if ratios else None,
     }
 
 
@@ -139,11 +156,11 @@ def as_markdown(result: dict[str, Any]) -> str:
     lines = [
         f"{result['date']}; {result['machine']}; Python {result['python']}, {versions}; {result['rounds']} rounds.",
         "",
-        "| | median, s | min to max, s | median ratio to the floor |",
+        "| | median, s | min to max, s | median ratio to the first of its group |",
         "|---|---|---|---|",
     ]
     for each in result["rows"]:
-        ratio = each["median_ratio_to_floor"]
+        ratio = each["median_ratio_to_first"]
         lines.append(
             f"| {each['name']} | {each['median']:.3f} | {min(each['seconds']):.3f} to {max(each['seconds']):.3f} "
             f"| {'' if ratio is None else f'{ratio:.2f}'} |"

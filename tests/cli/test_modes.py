@@ -112,7 +112,7 @@ recipes:
   allowed-keys: {kernel: "kernels:two_draws", allow_key_reuse: true, cases: {a: {args: {key: {$key: {seed: 1}}}}}}
   raw-keys: {kernel: "kernels:two_draws", cases: {a: {args: {key: {$array: {value: [0, 1], dtype: uint32}}}}}}
 """
-ALLOWED = ("modes", "error", "gradient", "keys", "sharding")
+ALLOWED = ("modes", "error", "gradient", "keys", "sharding", "conditioning")
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, dict[str, dict[
 def test_a_kernel_that_agrees_with_itself_passes_in_every_mode(ran: Any, case: str, mode: str) -> None:
     result = ran[1][f"affine::{case}[{mode}]"]
     assert result["status"] == "pass", result
-    assert [leaf["path"] for leaf in result["leaves"]] == ([] if mode == "grad" else ["['y']"])
+    gradients = ["grad['params']['b']", "grad['params']['w']", "grad['x']"]
+    assert [leaf["path"] for leaf in result["leaves"]] == (gradients if mode == "grad" else ["['y']"])
 
 
 def test_the_gradient_of_one_output_by_one_argument_passes(ran: Any) -> None:

@@ -49,7 +49,16 @@ def loaded_by(project: Project, *args: str, more: str = "") -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "args", [("--help",), ("--version",), ("list",), ("list", "--ids"), ("run", "--help"), ("check", "--help")]
+    "args",
+    [
+        ("--help",),
+        ("--version",),
+        ("list",),
+        ("list", "--ids"),
+        ("list", "--protocol"),
+        ("run", "--help"),
+        ("check", "--help"),
+    ],
 )
 def test_no_jax(project: Project, args: tuple[str, ...]) -> None:
     assert not loaded_by(project, *args) & set(HEAVY)

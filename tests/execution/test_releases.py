@@ -7,6 +7,7 @@ what is true of it: on 0.12.0.1 `lgamma` near its roots is improved, on 0.10.2 `
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import shutil
 from pathlib import Path
 
@@ -85,6 +86,23 @@ def test_exp_of_nan_under_jit(released: Project) -> None:
         assert jit["leaves"][0]["verdict"] == "regressed"
     else:
         assert jit["status"] == "pass"
+
+
+def test_exp_of_nan_under_jit_is_not_even_the_same_at_every_call(released: Project) -> None:
+    """What 0.10.2 gives is memory that it never wrote: the non-finite mask is wrong, and `--repeat` names the rest."""
+    _, report = released.run("poisoned", "--repeat", "3")
+    results = by_id(report)
+    assert (results["poisoned::nan[eager]"]["status"], results["poisoned::nan[eager]"]["findings"]) == ("pass", [])
+    jit = results["poisoned::nan[jit]"]
+    if Version("0.11") > JAX:
+        assert jit["status"] == "fail"
+        assert {finding["kind"] for finding in jit["findings"]} == {"golden", "modes", "determinism"}
+        assert "disagree in NaN or infinity" in jit["leaves"][0]["reason"]
+        (unsteady,) = [finding["message"] for finding in jit["findings"] if finding["kind"] == "determinism"]
+        assert re.fullmatch(r"call [23] of 3 differs from call 1: \. \d+ of 64 elements", unsteady)
+        assert unsteady in jit["reason"]
+    else:
+        assert (jit["status"], jit["findings"]) == ("pass", [])
 
 
 def test_what_did_not_move_raises_no_alarm(released: Project) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxcheck.registry.load import load_registry
-from jaxcheck.registry.model import OutputRule, Recipe, Tolerance
+from jaxcheck.registry.model import OutputRule, Position, Recipe, Tolerance
 from jaxcheck.registry.tolerance import output_rule
 
 REGISTRY = """\
@@ -141,3 +141,21 @@ def test_a_recipe_made_by_hand_may_have_more_layers_for_a_backend() -> None:
 
     assert recipe.tolerance(".", "float32", "gpu") == tolerance
     assert recipe.tolerance(".", "float32", "cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "found"),
+    [
+        (["*"], "grad['w']", None),
+        (["*", "grad*"], "grad['w']", "grad*"),
+        (["*", "grad*"], "['w']", "*"),
+        (["*['w']"], "grad['w']", None),
+        (["grad*", "grad['w']"], "grad['w']", "grad['w']"),
+        (["grad*['w']"], "grad['params']['w']", "grad*['w']"),
+    ],
+)
+def test_a_pattern_speaks_of_outputs_or_of_gradients(keys: list[str], path: str, found: str | None) -> None:
+    rules = {key: OutputRule(comparator="exact") for key in keys}
+    recipe = Recipe("r", "k:f", Position("recipes.yaml", 1, 1), outputs=rules)
+
+    assert output_rule(recipe, path) is (rules[found] if found else None)

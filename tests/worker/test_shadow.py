@@ -21,7 +21,7 @@ from jaxcheck.worker.inputs import from_factory  # noqa: E402
 from jaxcheck.worker.program import flat_function  # noqa: E402
 from jaxcheck.worker.service import Prepared  # noqa: E402
 from jaxcheck.worker.shadow import NoShadow, Policy, Shadow  # noqa: E402
-from jaxcheck.worker.truth import float_truth, noise  # noqa: E402
+from jaxcheck.worker.truth import float_truth, noise, noise_and_knobs  # noqa: E402
 from tests.harness import REPOSITORY  # noqa: E402
 
 pytestmark = pytest.mark.needs_jax
@@ -229,7 +229,9 @@ def test_noise_tells_conditioned_kernels_from_chaotic_ones() -> None:
 
 
 def test_a_knob_counts_only_where_it_does_something() -> None:
-    fused = noise(lambda x: x * x + x * 3 - x * x * x, from_factory({"x": X}, ()))["."]
-    alone = noise(lambda x: -x, from_factory({"x": X}, ()))["."]
-    assert alone["knobs"] == 0
-    assert fused["knobs"] >= 0
+    fused, some = noise_and_knobs(lambda x: x * x + x * 3 - x * x * x, from_factory({"x": X}, ()))
+    alone, none = noise_and_knobs(lambda x: -x, from_factory({"x": X}, ()))
+    assert alone["."]["knobs"] == 0
+    assert fused["."]["knobs"] >= 0
+    assert "no fusion" in some
+    assert "no fusion" not in none

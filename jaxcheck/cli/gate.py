@@ -1,0 +1,101 @@
+"""`jaxcheck gate`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from jaxcheck.cli import options as opt
+from jaxcheck.cli.run import Output, progress
+
+SIDES = "Environments"
+
+To = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--to",
+        help="What is to move: jax==0.12.0.1, 'optax>=0.2.8', a wheel. Repeat for several.",
+        rich_help_panel=SIDES,
+    ),
+]
+From = Annotated[
+    list[str] | None,
+    typer.Option("--from", help="What it is compared with; else this very environment.", rich_help_panel=SIDES),
+]
+Python = Annotated[
+    str | None, typer.Option("--python", help="Another Python for the candidate: 3.13.", rich_help_panel=SIDES)
+]
+ToPython = Annotated[
+    str | None,
+    typer.Option("--to-python", help="An interpreter that has it all, a container's.", rich_help_panel=SIDES),
+]
+FromPython = Annotated[
+    str | None, typer.Option("--from-python", help="The same for the baseline.", rich_help_panel=SIDES)
+]
+Refresh = Annotated[bool, typer.Option("--refresh", help="Build environments anew.", rich_help_panel=SIDES)]
+
+
+def gate(
+    names: opt.Names = None,
+    to: To = None,
+    from_: From = None,
+    python: Python = None,
+    to_python: ToPython = None,
+    from_python: FromPython = None,
+    refresh: Refresh = False,
+    allow: opt.Allow = None,
+    tag: opt.Tags = None,
+    k: opt.Keyword = None,
+    mode: opt.Modes = None,
+    backend: opt.Backend = None,
+    jobs: opt.Jobs = None,
+    timeout: opt.Timeout = None,
+    latency: opt.Samples = 0,
+    registry: opt.RegistryFile = None,
+    goldens: opt.GoldensFolder = None,
+    state: opt.StateFolder = None,
+    shipped: opt.Shipped = False,
+    output: Output = None,
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = 0,
+) -> None:
+    """Is an upgrade safe for these recipes? Run them before and after, and say what moved, and who moved it.
+
+    Example: `jaxcheck gate --to jax==0.12.0.1`. Exit 0 on pass, 1 on block, and on review unless `--allow` covers it;
+    4 where an environment cannot be had. The goldens are not touched.
+    """
+    from jaxcheck.errors import UsageError
+    from jaxcheck.gate import gate as gating
+    from jaxcheck.gate.environments import Wanted, cache_folder, provide
+    from jaxcheck.report.formats import check_suffix
+
+    for path in output or ():
+        check_suffix(path)
+    if not (to or python or to_python):
+        raise UsageError("nothing is to move", hint="jaxcheck gate --to jax==0.12.0.1")
+    if to_python and (to or python):
+        raise UsageError("--to-python is an environment as it stands: --to and --python cannot change it")
+    if from_python and from_:
+        raise UsageError("--from-python is an environment as it stands: --from cannot change it")
+    allowed = opt.allowed_kinds(allow)
+    project = opt.open_project(registry, goldens, state, shipped)
+    project.state.prepare()
+    selection = opt.selection_of(names, tag, k, mode)
+    cache = cache_folder()
+    before = provide(Wanted(tuple(from_ or ()), None, from_python), cache, opt.say, refresh=refresh)
+    after = provide(Wanted(tuple(to or ()), python, to_python), cache, opt.say, refresh=refresh)
+    with progress(project.registry, selection) as report:
+        conduct = gating.Conduct(
+            backend=backend,
+            jobs=jobs,
+            timeout=timeout,
+            latency=latency,
+            command=" ".join(sys.argv[1:]),
+            say=opt.say,
+            report=report,
+        )
+        place = gating.Project(project.registry, project.goldens, project.state.folder / "gate")
+        gated = gating.gate(place, selection, before, after, to or (), conduct, allowed)
+    opt.deliver_gate(gated, output or [], -1 if quiet else verbose)

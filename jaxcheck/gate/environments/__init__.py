@@ -1,0 +1,23 @@
+"""Environments to run in: the current one, one that exists, or the current one with only what was asked changed.
+
+An environment that had to be built is cached by what it was built from. It is built beside its place and moved there
+when it is whole, so that a process killed at any moment leaves none that looks complete.
+"""
+
+from __future__ import annotations
+
+from jaxcheck.gate.environments.cache import Cached, cache_folder, cached, prune, select
+from jaxcheck.gate.environments.model import Installation, Wanted, changes
+from jaxcheck.gate.environments.providing import provide
+
+__all__ = [
+    "Cached",
+    "Installation",
+    "Wanted",
+    "cache_folder",
+    "cached",
+    "changes",
+    "provide",
+    "prune",
+    "select",
+]

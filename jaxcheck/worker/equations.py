@@ -1,0 +1,138 @@
+"""A traced program as rows that two versions of JAX can be compared by, and what each operation is lowered to."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import jax
+
+from jaxcheck.worker import internals
+from jaxcheck.worker.kernels import shortest
+
+# Loops and branches have equations of their own, under the loop's name; calls are entered as if they were not there.
+BODIES = {"cond_jaxpr": "cond", "body_jaxpr": "body"}
+OPERATION = re.compile(r'(?<![#!\w.])"?((?:stablehlo|chlo|tpu)\.\w+)"?(?:[ (]*(@[\w.$]+))?')
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/]+)")
+USER = "user"
+PARAMETER_CHARACTERS = 120
+
+Row = dict[str, Any]
+
+
+def equations(function: Callable[..., Any], flat: Sequence[Any]) -> list[Row]:
+    """Every equation, with the operations that it is lowered to on its own (none for loops and branches)."""
+    jaxpr = jax.make_jaxpr(function)(*flat)
+    known: dict[str, dict[str, int]] = {}
+    return list(_rows(jaxpr, "", "", known))
+
+
+def _rows(jaxpr: Any, scope: str, path: str, known: dict[str, dict[str, int]]) -> Iterator[Row]:
+    body, _ = internals.opened(jaxpr)
+    for equation in body.eqns:
+        name = equation.primitive.name
+        inside = "/".join(filter(None, (scope, internals.scope(equation))))
+        if name in internals.CALLS:
+            yield from _rows(equation.params[internals.CALLS[name]], inside, path, known)
+            continue
+        row = _row(equation, inside, path)
+        bodies = list(_bodies(equation))
+        row["lowered"] = {} if bodies else _lowered(equation, row, known)
+        yield row
+        for part, inner in bodies:
+            yield from _rows(inner, inside, f"{path}/{name}{part}" if path else f"{name}{part}", known)
+
+
+def _bodies(equation: Any) -> Iterator[tuple[str, Any]]:
+    """(its part's name, the jaxpr) of loops and branches; reducers and comparators are no programs of their own."""
+    if equation.primitive.name == "cond":
+        for number, branch in enumerate(equation.params["branches"]):
+            yield f"[{number}]", branch
+    elif equation.primitive.name == "while":
+        for parameter, part in BODIES.items():
+            yield f".{part}", equation.params[parameter]
+    elif equation.primitive.name == "scan":
+        yield "", equation.params["jaxpr"]
+    elif equation.primitive.name in ("linear_solve", "custom_linear_solve"):
+        yield ".solve", equation.params["jaxprs"].solve
+
+
+def _row(equation: Any, scope: str, path: str) -> Row:
+    file, line, function = internals.frame(equation) or ("", 0, "")
+    package = package_of(file) if file else ""
+    return {
+        "primitive": equation.primitive.name,
+        "inputs": [_aval(atom) for atom in equation.invars],
+        "outputs": [_aval(atom) for atom in equation.outvars],
+        "params": parameters(equation.params),
+        "scope": scope,
+        "path": path,
+        "file": shortest(file) if package in (USER, "") else _within(file),
+        "line": line,
+        "function": function,
+        "package": package,
+    }
+
+
+def _aval(atom: Any) -> str:
+    return str(getattr(atom.aval, "str_short", lambda: atom.aval)())
+
+
+def parameters(params: Mapping[str, Any]) -> dict[str, str]:
+    """The plain ones as text. Functions and jaxprs have none; nor has what has an address in it."""
+    texts = {name: repr(value) for name, value in params.items() if not internals.holds_code(value)}
+    return {name: text[:PARAMETER_CHARACTERS] for name, text in texts.items() if not ADDRESS.search(text)}
+
+
+def _lowered(equation: Any, row: Row, known: dict[str, dict[str, int]]) -> dict[str, int]:
+    """The StableHLO operations of an equation by itself, each kind of equation once; nothing where that fails."""
+    code = [id(value) for value in equation.params.values() if internals.holds_code(value)]
+    key = json.dumps([row["primitive"], row["inputs"], row["params"], code])
+    if key not in known:
+        shapes = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in equation.invars]
+        try:
+            lowered = jax.jit(lambda *given: internals.bind(equation, list(given), equation.params)).lower(*shapes)
+            known[key] = operations(lowered.as_text())
+        except Exception:  # a token, an axis of a vmap, a callback: it has no meaning by itself
+            known[key] = {}
+    return known[key]
+
+
+def operations(text: str) -> dict[str, int]:
+    """{operation of StableHLO: how often it occurs}; custom calls with their targets."""
+    found = (name + (target if name.endswith(".custom_call") else "") for name, target in OPERATION.findall(text))
+    return dict(sorted(Counter(found).items()))
+
+
+def operations_of(function: Callable[..., Any], flat: Sequence[Any]) -> dict[str, int]:
+    """The operations of the whole lowered program."""
+    return operations(jax.jit(function).lower(*flat).as_text())
+
+
+def package_of(file: str) -> str:
+    """The distribution that installed a source file, or `user` for a file of the user's own."""
+    found = INSTALLED.match(file)
+    if found is None or "/jaxcheck/kernels/" in file:
+        return USER
+    top = found[1].removesuffix(".py")
+    return _distributions().get(top, top)
+
+
+@cache
+def _distributions() -> dict[str, str]:
+    """{what is imported: the distribution that has it}."""
+    return {
+        top: names[0].lower().replace("_", "-") for top, names in importlib.metadata.packages_distributions().items()
+    }
+
+
+def _within(file: str) -> str:
+    found = INSTALLED.match(file)
+    return file[found.start(1) :] if found else os.path.basename(file)
