@@ -14,7 +14,7 @@ from jaxcheck.gate.environments.installers import Pip, choose_installer, constra
 from jaxcheck.gate.environments.plan import make_plan
 from jaxcheck.gate.environments.reasons import reason_of
 from jaxcheck.gate.environments.requests import fingerprint, parse_request
-from jaxcheck.gate.environments.settings import choices, pip_files, pip_settings, uv_options, uv_tables
+from jaxcheck.gate.environments.settings import choices, pip_files, pip_settings, pips_default, uv_options, uv_tables
 from tests.gate.packages import base_of, make_wheel, plain
 
 # Requirement strings
@@ -197,7 +197,7 @@ def test_uv_is_told_what_pip_is_told(tmp_path: Path) -> None:
     }
     told = uv_options(pip, {}, False)
     assert told.fetch == (
-        *("--index", "https://pypi.org/simple", "--default-index", "http://extra"),
+        *("--index", pips_default(), "--default-index", "http://extra"),
         *("--index-strategy", "unsafe-best-match", "--find-links", str(tmp_path), "--allow-insecure-host", "extra"),
     )
     assert told.resolve == ("--constraints", f"{tmp_path}/limits.txt")

@@ -156,6 +156,6 @@ def test_a_package_that_nobody_has(folder: Path) -> None:
 
 
 def test_what_is_no_name_of_a_package_is_not_handed_to_pip() -> None:
-    for name in ("jax==1.0", "--index-url", "", "a b"):
+    for name in ("jax==1.0", "--pre", "", "a b"):
         with pytest.raises(UsageError):
             offer(name, "/does/not/exist", "3.12")

@@ -28,7 +28,6 @@ UV_CHOICES = (
     "UV_TORCH_BACKEND",
     "UV_CONFIG_FILE",
 )
-PYPI = "https://pypi.org/simple"
 PIP_CHOICES = (
     "index-url",
     "extra-index-url",
@@ -94,13 +93,16 @@ def uv_options(pip: Mapping[str, str], environ: Mapping[str, str], configured: b
     """
     fetch: list[str] = []
     if not configured and not any(environ.get(name) for name in UV_SOURCES):
-        indexes = [url for url in (pip.get("index-url", PYPI), *pip.get("extra-index-url", "").split()) if _there(url)]
-        if len(indexes) > 1 or "index-url" in pip:
-            for url in indexes[:-1]:
-                fetch += ["--index", url]
+        main = pip.get("index-url") or pips_default()
+        indexes = [url for url in (main, *pip.get("extra-index-url", "").split()) if url and _there(url)]
+        if indexes and indexes != [pips_default()]:
             # uv takes its default index last, whatever the name says; the main one has to be first: of a version that
-            # two indexes have, uv looks at the first one's files only.
-            fetch += [option for url in indexes[-1:] for option in ("--default-index", url)]
+            # two indexes have, uv looks at the first one's files only. Without one to name, uv's own stays the last.
+            last = indexes.pop() if main else ""
+            for url in indexes:
+                fetch += ["--index", url]
+            fetch += ["--default-index", last] if last else []
+            indexes.append(last)
         if len(indexes) > 1 and not environ.get("UV_INDEX_STRATEGY"):
             # To pip all indexes are one; uv stops at the first that knows a name, and would miss versions there.
             fetch += ["--index-strategy", "unsafe-best-match"]
@@ -119,6 +121,15 @@ def uv_options(pip: Mapping[str, str], environ: Mapping[str, str], configured: b
     cert = pip.get("cert")
     environment = (("SSL_CERT_FILE", cert),) if cert and not environ.get("SSL_CERT_FILE") else ()
     return Handover(tuple(fetch), tuple(resolve), environment)
+
+
+def pips_default() -> str | None:
+    """The index that pip looks at where nobody told it another; None where there is no pip to tell."""
+    try:
+        from pip._internal.models.index import PyPI
+    except ImportError:
+        return None
+    return str(PyPI.simple_url).rstrip("/")
 
 
 def _there(place: str) -> bool:
