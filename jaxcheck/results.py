@@ -107,8 +107,8 @@ class LeafResult(Statistics):
 
     Against the golden also: `verdict` (unchanged, drifted, improved, regressed, changed), `error_to_truth` where the
     golden holds the truth, `eps` of the dtype to measure both by, and `floors`: the move in noise floors, where known.
-    Between two runs of a gate also: `cause`, who moved it (`package`: which), in words `because`; and `since`, the first
-    release that did.
+    Between two runs of a gate also: `cause`, who moved it (`package`: which), in words `because`; and `since`, the
+    first release that did.
     """
 
     path: str
@@ -164,8 +164,8 @@ class Finding(Model):
 class Latency(Model):
     """Seconds a call takes after warm-up, as a distribution, with what the machine did meanwhile.
 
-    `first` is the first call, which traces and compiles; `spread` is (p90 - p10) / p50. Where it was measured in several
-    processes, `rounds` are their medians and `compiling` the seconds that each compiled.
+    `first` is the first call, which traces and compiles; `spread` is (p90 - p10) / p50. Where it was measured in
+    several processes, `rounds` are their medians and `compiling` the seconds that each compiled.
     """
 
     samples: int
@@ -341,8 +341,8 @@ class BisectTarget(Model):
 class BisectAnswer(BisectTarget):
     """The last release that is as the good end and the first that is as the bad one.
 
-    `found` where they are neighbours and came out the same when each was run afresh; `range` where only releases that can
-    tell nothing (`skipped`) are between them; `unstable` where one came out otherwise, or the good end differs from
+    `found` where they are neighbours and came out the same when each was run afresh; `range` where only releases that
+    can tell nothing (`skipped`) are between them; `unstable` where one came out otherwise, or the good end differs from
     itself: `reason` says how. `also` are the other packages that differ between the two.
     """
 

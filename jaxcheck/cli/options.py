@@ -194,7 +194,9 @@ def allowed_kinds(allow: list[str] | None) -> tuple[str, ...]:
     kinds = tuple(kind.strip() for text in allow or () for kind in text.split(",") if kind.strip())
     for kind in kinds:
         if kind not in ALLOWABLE:
-            why = "blocks, and cannot be allowed: bless it with a reason" if kind in BLOCKING else "is no kind of concern"
+            why = (
+                "blocks, and cannot be allowed: bless it with a reason" if kind in BLOCKING else "is no kind of concern"
+            )
             raise UsageError(f"--allow {kind}: {kind} {why}", hint=f"--allow {','.join(ALLOWABLE)}")
     return kinds
 

@@ -373,7 +373,13 @@ def _latency(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Latency 
     """The distribution of the calls' times, for modes that are one call; a kernel that dies over it has none."""
     if mode not in TIMED_MODES or _prepare(run) is not None:
         return None
-    request = {"op": "latency", "recipe": run.recipe.name, "case": name, "mode": mode, "stored": _stored(run, name, view)}
+    request = {
+        "op": "latency",
+        "recipe": run.recipe.name,
+        "case": name,
+        "mode": mode,
+        "stored": _stored(run, name, view),
+    }
     reply = run.session.request({**request, "samples": run.work.latency}, run.timeout(name))
     run.session.output()
     return None if isinstance(reply, Death) or "samples" not in reply else distribution(reply)

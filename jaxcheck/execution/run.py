@@ -62,7 +62,9 @@ def needs_of(recipe: Recipe) -> Needs:
     return Needs(tuple(sorted(recipe.env.items())), recipe.devices, x64)
 
 
-def launch_for(registry: Registry, backend: str | None, state: State | None = None, python: str | None = None) -> Launch:
+def launch_for(
+    registry: Registry, backend: str | None, state: State | None = None, python: str | None = None
+) -> Launch:
     """Workers import the user's modules from the registry's folder and from the current one; another interpreter gets
     this very jaxcheck from the state's folder."""
     paths = tuple(dict.fromkeys([str(Path(registry.root).resolve()), os.getcwd()]))

@@ -267,7 +267,9 @@ class SavedRun:
         return path
 
     def _bad(self, name: str, why: str) -> UsageError:
-        return UsageError(f"the saved run {self.folder} is damaged: {name}: {why}", f"jaxcheck run --save {self.folder}")
+        return UsageError(
+            f"the saved run {self.folder} is damaged: {name}: {why}", f"jaxcheck run --save {self.folder}"
+        )
 
 
 def _read_cases(archive: Archive) -> Iterator[tuple[str, SavedCase]]:

@@ -170,9 +170,7 @@ def time_in_turns(
         return list(results)
     conduct.say(f"latency: {len(ids)} checks, {ROUNDS} rounds in turns")
     state = State(project.folder / "state")
-    options = Options(
-        backend=conduct.backend, jobs=1, timeout=conduct.timeout, latency=conduct.latency, gate=True
-    )
+    options = Options(backend=conduct.backend, jobs=1, timeout=conduct.timeout, latency=conduct.latency, gate=True)
 
     def run(installation: Installation) -> Run:
         asked = replace(options, python=installation.python)

@@ -114,7 +114,9 @@ def _moved(gate: Gate, verbosity: int) -> Iterator[RenderableType]:
 def _padded(cells: tuple[str, ...], widths: list[int]) -> str:
     """Numbers to the right, words to the left."""
     numbers = [cell.rjust(width) for cell, width in zip(cells[:3], widths, strict=False)]
-    return "  ".join([*numbers, *(cell.ljust(width) for cell, width in zip(cells[3:], widths[3:], strict=True))]).rstrip()
+    return "  ".join(
+        [*numbers, *(cell.ljust(width) for cell, width in zip(cells[3:], widths[3:], strict=True))]
+    ).rstrip()
 
 
 def _cells(row: Row) -> tuple[str, ...]:

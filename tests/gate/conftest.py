@@ -9,7 +9,7 @@ from tests.gate.packages import make_index
 
 INSTALLERS = (
     pytest.param("uv", marks=pytest.mark.skipif(find_uv() is None, reason="there is no uv here")),
-    "pip",
+    pytest.param("pip", marks=pytest.mark.long),
 )
 
 

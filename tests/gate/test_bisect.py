@@ -152,6 +152,7 @@ def test_every_output_that_moved_is_found_over_runs_that_they_share(ruler: Ruled
 
 
 @needs_installer
+@pytest.mark.long
 def test_downwards_by_the_golden_and_by_exceptions(ruler: Ruled) -> None:
     done, report = ruler.bisect("line", "--good", "1.2", "--bad", "1.0", "--mode", "jit")
     assert done.code == 0, done
@@ -206,6 +207,7 @@ def test_checks_that_run_at_neither_end_are_nothing_verified(ruler: Ruled) -> No
 
 
 @needs_installer
+@pytest.mark.long
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_in_the_middle_it_goes_on(ruler: Ruled, stop: signal.Signals) -> None:
     args = ["bisect", "line", "--mode", "jit", "--good", "1.0", "--bad", "1.2", "--package", "ruler"]
@@ -255,6 +257,7 @@ def test_help_has_an_example(project: Project) -> None:
 
 
 @needs_installer
+@pytest.mark.long
 def test_the_release_that_moved_lgamma(project: Project) -> None:
     """With the real packages. By hand, lgamma(1.0000542) is -3.0994e-5 in jax 0.11.2 and -3.1306e-5 in 0.12.0."""
     given = ("bisect", "lgamma-near-roots::one", "--mode", "jit", "--shipped", "--good", "0.11.2", "--bad", "0.12.0.1")

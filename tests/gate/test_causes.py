@@ -292,7 +292,7 @@ def between(project: Project, old: str, new: str, *checks: Moved) -> list[Cause]
 
 @pytest.mark.needs_jax
 @pytest.mark.one_version
-@pytest.mark.slow
+@pytest.mark.long
 def test_lgamma_moved_by_jax(released: Project) -> None:
     """Its lowering is another: eager and jit alike, each by its own control."""
     checks = [Moved("lgamma", "near-one", mode, (".",)) for mode in ("eager", "jit")]
@@ -304,7 +304,7 @@ def test_lgamma_moved_by_jax(released: Project) -> None:
 
 @pytest.mark.needs_jax
 @pytest.mark.one_version
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_gradient_of_a_normalised_layer_moved_by_xla(released: Project) -> None:
     (cause,) = between(released, "0.11.2", "0.12.0.1", Moved("normalised-gradient", "one", "jit", (".",)))
     assert cause.kind == "xla"
@@ -314,7 +314,7 @@ def test_the_gradient_of_a_normalised_layer_moved_by_xla(released: Project) -> N
 
 @pytest.mark.needs_jax
 @pytest.mark.one_version
-@pytest.mark.slow
+@pytest.mark.long
 def test_exp_of_nan_moved_by_xla_though_the_baseline_is_unstable(released: Project) -> None:
     (cause,) = between(released, "0.10.2", "0.11.2", Moved("poisoned", "nan", "jit", (".",), unstable=True))
     assert cause.kind == "xla"
@@ -323,7 +323,7 @@ def test_exp_of_nan_moved_by_xla_though_the_baseline_is_unstable(released: Proje
 
 @pytest.mark.needs_jax
 @pytest.mark.one_version
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_gradient_of_tanh_moved_by_jax(released: Project) -> None:
     checks = [Moved("tanh-gradient", "one", mode, (".",)) for mode in ("eager", "jit")]
     for cause in between(released, "0.10.2", "0.11.2", *checks):
@@ -333,7 +333,7 @@ def test_the_gradient_of_tanh_moved_by_jax(released: Project) -> None:
 
 @pytest.mark.needs_jax
 @pytest.mark.one_version
-@pytest.mark.slow
+@pytest.mark.long
 def test_downwards(released: Project) -> None:
     """An export that the older release cannot load costs the cause; one that it can tells it. Neither crashes."""
     (cause,) = between(released, "0.12.0.1", "0.10.2", Moved("lgamma", "near-one", "jit", (".",)))

@@ -65,9 +65,7 @@ def test_the_table_covers_every_pair_that_can_be_compared() -> None:
         (("improved", "regressed"), "regressed"),
     ],
 )
-def test_a_new_finding_breaks_a_check_whose_numbers_do_not_block_already(
-    leaves: tuple[str, ...], verdict: str
-) -> None:
+def test_a_new_finding_breaks_a_check_whose_numbers_do_not_block_already(leaves: tuple[str, ...], verdict: str) -> None:
     assert check_verdict("values", "values", leaves, unstable=False, new_findings=True) == verdict
     assert check_verdict("values", "values", leaves, unstable=True, new_findings=True) == "unstable"
 

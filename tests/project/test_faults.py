@@ -48,6 +48,7 @@ def fault(**changed: Any) -> str:
     return json.dumps({"seeded": {**block, **changed}})
 
 
+@pytest.mark.long
 def test_faults_are_caught_and_rewrites_are_not(tmp_path: Path) -> None:
     done, found = faults(tmp_path, "faults", "rewrites", "--brief")
     assert done.code == 0, done
@@ -59,6 +60,7 @@ def test_faults_are_caught_and_rewrites_are_not(tmp_path: Path) -> None:
     assert all(row["moved"] and not row["alarms"] for row in kinds["rewrite"])
 
 
+@pytest.mark.long
 def test_other_compiler_options_raise_no_alarm(tmp_path: Path) -> None:
     done, found = faults(tmp_path, "knobs", "--brief")
     assert done.code == 0, done
