@@ -125,6 +125,11 @@ class LeafResult(Statistics):
     package: str | None = None
     since: str | None = None
 
+    @property
+    def moved(self) -> bool:
+        """Whether any bit is another, or the leaf as such: its dtype, shape or weak type."""
+        return self.bit_equal < self.size or self.reason is not None
+
 
 class CapturedWarning(Model):
     """A Python warning that the kernel raised."""

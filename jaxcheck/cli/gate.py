@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jaxcheck.cli import options as opt
 from jaxcheck.cli.run import Output, progress
+
+if TYPE_CHECKING:
+    from jaxcheck.gate.environments import Installation
+    from jaxcheck.gate.gate import Conduct, Project
+    from jaxcheck.results import Gate
 
 SIDES = "Environments"
 
@@ -34,6 +41,12 @@ ToPython = Annotated[
 FromPython = Annotated[
     str | None, typer.Option("--from-python", help="The same for the baseline.", rich_help_panel=SIDES)
 ]
+Isolate = Annotated[
+    bool, typer.Option("--isolate", help="Confirm causes: move one package at a time.", rich_help_panel=opt.HOW)
+]
+Since = Annotated[
+    bool, typer.Option("--since", help="Also find the release that moved each output.", rich_help_panel=opt.HOW)
+]
 Refresh = Annotated[bool, typer.Option("--refresh", help="Build environments anew.", rich_help_panel=SIDES)]
 
 
@@ -53,6 +66,8 @@ def gate(
     jobs: opt.Jobs = None,
     timeout: opt.Timeout = None,
     latency: opt.Samples = 0,
+    isolate: Isolate = False,
+    since: Since = False,
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     state: opt.StateFolder = None,
@@ -66,25 +81,24 @@ def gate(
     Example: `jaxcheck gate --to jax==0.12.0.1`. Exit 0 on pass, 1 on block, and on review unless `--allow` covers it;
     4 where an environment cannot be had. The goldens are not touched.
     """
-    from jaxcheck.errors import UsageError
+    from jaxcheck.errors import NothingVerified
     from jaxcheck.gate import gate as gating
     from jaxcheck.gate.environments import Wanted, cache_folder, provide
+    from jaxcheck.registry.select import selected_recipes
     from jaxcheck.report.formats import check_suffix
 
     for path in output or ():
         check_suffix(path)
-    if not (to or python or to_python):
-        raise UsageError("nothing is to move", hint="jaxcheck gate --to jax==0.12.0.1")
-    if to_python and (to or python):
-        raise UsageError("--to-python is an environment as it stands: --to and --python cannot change it")
-    if from_python and from_:
-        raise UsageError("--from-python is an environment as it stands: --from cannot change it")
+    check_sides(bool(to or python), to_python, bool(from_), from_python, isolate or since)
     allowed = opt.allowed_kinds(allow)
     project = opt.open_project(registry, goldens, state, shipped)
     project.state.prepare()
     selection = opt.selection_of(names, tag, k, mode)
+    if not selected_recipes(project.registry, selection):  # before an environment is built for nothing
+        raise NothingVerified("nothing is selected", hint="jaxcheck list")
     cache = cache_folder()
-    before = provide(Wanted(tuple(from_ or ()), None, from_python), cache, opt.say, refresh=refresh)
+    baseline = tuple(from_ or ())
+    before = provide(Wanted(baseline, None, from_python), cache, opt.say, refresh=refresh)
     after = provide(Wanted(tuple(to or ()), python, to_python), cache, opt.say, refresh=refresh)
     with progress(project.registry, selection) as report:
         conduct = gating.Conduct(
@@ -97,5 +111,38 @@ def gate(
             report=report,
         )
         place = gating.Project(project.registry, project.goldens, project.state.folder / "gate")
-        gated = gating.gate(place, selection, before, after, to or (), conduct, allowed)
+        alone = None
+        if isolate:
+
+            def alone(requirement: str) -> Installation:
+                return provide(Wanted((*baseline, requirement)), cache, opt.say)
+
+        gated = gating.gate(place, selection, before, after, to or (), conduct, allowed, alone)
+        if since:
+            gated = dated(gated, place, baseline, conduct, cache)
     opt.deliver_gate(gated, output or [], -1 if quiet else verbose)
+
+
+def check_sides(to: bool, to_python: str | None, from_: bool, from_python: str | None, more: bool) -> None:
+    """UsageError where the options contradict one another, or ask for nothing. `more`: --isolate or --since."""
+    from jaxcheck.errors import UsageError
+
+    if not (to or to_python):
+        raise UsageError("nothing is to move", hint="jaxcheck gate --to jax==0.12.0.1")
+    if to_python and to:
+        raise UsageError("--to-python is an environment as it stands: --to and --python cannot change it")
+    if from_python and (from_ or more):
+        raise UsageError("--from-python is an environment as it stands: --from, --isolate and --since cannot change it")
+    if to_python and more:
+        raise UsageError("--isolate and --since build environments on the way to one that --to describes")
+
+
+def dated(gated: Gate, place: Project, baseline: tuple[str, ...], conduct: Conduct, cache: Path) -> Gate:
+    """The gate with the release that moved each output, as far as it can be told."""
+    from jaxcheck.gate.bisect import SUBFOLDER, How, find_since
+
+    conduct.say("since: one release after the other")
+    there = replace(place, folder=place.folder.parent / SUBFOLDER)
+    quiet = replace(conduct, report=lambda result: None)
+    results, remarks = find_since(there, gated.results, gated.packages, baseline, quiet, How(cache))
+    return gated.model_copy(update={"results": tuple(results), "remarks": (*gated.remarks, *remarks)})

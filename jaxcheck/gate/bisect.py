@@ -27,7 +27,6 @@ from jaxcheck.results import (
     BisectProbe,
     BisectTarget,
     CheckResult,
-    LeafResult,
     PackageChange,
 )
 
@@ -215,7 +214,7 @@ def find_since(
     Each package that was asked for is searched alone, the others being as in the baseline (`others`: what the baseline
     asks for). What only several of them together move has no `since`.
     """
-    moved = tuple(result.id for result in results if any(_has_moved(leaf) for leaf in result.leaves))
+    moved = tuple(result.id for result in results if any(leaf.moved for leaf in result.leaves))
     remarks: list[str] = []
     since: dict[tuple[str, str], list[str]] = {}
     for change in packages:
@@ -249,12 +248,8 @@ def since_text(package: str, answer: BisectAnswer) -> str:
 def _with_since(result: CheckResult, since: Mapping[tuple[str, str], Sequence[str]]) -> CheckResult:
     leaves = tuple(
         leaf.model_copy(update={"since": ", ".join(since[result.id, leaf.path])})
-        if (result.id, leaf.path) in since and _has_moved(leaf)
+        if (result.id, leaf.path) in since and leaf.moved
         else leaf
         for leaf in result.leaves
     )
     return result.model_copy(update={"leaves": leaves})
-
-
-def _has_moved(leaf: LeafResult) -> bool:
-    return leaf.bit_equal < leaf.size or leaf.reason is not None

@@ -8,7 +8,7 @@ from jaxcheck.execution.judge import environment_notes
 from jaxcheck.execution.saved import SavedRun
 from jaxcheck.gate.turns import slower_checks
 from jaxcheck.gate.verdict import concern
-from jaxcheck.results import CapturedWarning, CheckResult, Concern, Environment, LeafResult, Status
+from jaxcheck.results import CapturedWarning, CheckResult, Concern, Environment, Status
 
 
 def concerns_of(
@@ -114,8 +114,3 @@ def settings(before: Environment | None, after: Environment | None) -> list[str]
         if old != new:
             notes.append(f"jax.config.{name}: {old} -> {new}")
     return notes
-
-
-def moved_leaves(result: CheckResult) -> list[LeafResult]:
-    """The leaves of which any bit is another than before."""
-    return [leaf for leaf in result.leaves if leaf.bit_equal < leaf.size or leaf.reason]

@@ -11,7 +11,7 @@ from jaxcheck.results import CheckResult, Status
 
 def moved_check(result: CheckResult) -> Moved | None:
     """What is to be explained of a check, if anything is."""
-    paths = tuple(leaf.path for leaf in result.leaves if leaf.bit_equal < leaf.size or leaf.reason)
+    paths = tuple(leaf.path for leaf in result.leaves if leaf.moved)
     raises = result.verdict == "broken" and result.status is not Status.SKIP and not result.leaves
     if not paths and not raises:
         return None

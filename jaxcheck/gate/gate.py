@@ -16,7 +16,10 @@ from jaxcheck.gate.causes import Differing, Half, find_causes
 from jaxcheck.gate.comparison import MOVED, compare, differences
 from jaxcheck.gate.concerns import concerns_of, settings
 from jaxcheck.gate.environments import Installation, changes
+from jaxcheck.gate.environments.requests import parse_request
 from jaxcheck.gate.explained import explained, moved_check
+from jaxcheck.gate.isolation import isolate
+from jaxcheck.gate.streams import fingerprints_of, streams_apart
 from jaxcheck.gate.turns import ROUNDS, TIMED_MODES, take_turns, timed
 from jaxcheck.gate.verdict import whole_verdict
 from jaxcheck.goldens.store import GoldenStore
@@ -24,7 +27,7 @@ from jaxcheck.registry.model import Registry
 from jaxcheck.registry.select import Selection
 from jaxcheck.results import COMPARED, CheckResult, Gate, PackageChange, Run, Side, totals
 
-BEFORE, AFTER, CONTROL = "before", "after", "control"
+BEFORE, AFTER, CONTROL, ALONE = "before", "after", "control", "alone"
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,12 @@ def gate(
     asked: Sequence[str],
     conduct: Conduct,
     allowed: Collection[str],
+    alone: Callable[[str], Installation] | None = None,
 ) -> Gate:
     """Runs the baseline, the candidate, and what moved once more in the baseline; then compares.
 
-    Inputs are those of the goldens, or of the baseline's run. `asked` are the packages that were to be changed.
+    Inputs are those of the goldens, or of the baseline's run. `asked` are the requirements that were to be changed;
+    `alone`, where causes are to be confirmed, gives the baseline with one of them alone.
     """
     clock = time.monotonic()
     conduct.say(f"baseline: {before.label}")
@@ -110,12 +115,24 @@ def gate(
     if unstable:
         results = compare(old, new, unstable)
     packages = changes(before, after, asked)
-    results = with_causes(project, results, (before, old), (after, new), packages, conduct)
+    results, streams = with_causes(project, results, (before, old), (after, new), packages, conduct)
+    remarks: list[str] = []
+    if alone is not None:
+
+        def run_alone(requirement: str, checks: tuple[str, ...]) -> SavedRun:
+            conduct.say(f"isolation: {len(checks)} checks with only {requirement}")
+            chosen = Selection(last_failed_ids=checks)
+            return run_in(project, chosen, alone(requirement), ALONE, conduct, inputs=old)
+
+        requirements = {parse_request(text).name: text for text in asked}
+        results, remarks = isolate(results, new, requirements, run_alone)
     if conduct.latency:
         results = time_in_turns(project, before, after, results, conduct)
     sides = (side_of(before.label, old, before.python), side_of(after.label, new, after.python))
     gated = build(old, new, sides, results, packages, allowed)
-    return gated.model_copy(update={"seconds": time.monotonic() - clock, "command": conduct.command})
+    gated = gated.model_copy(update={"settings": (*gated.settings, *([streams] if streams else []))})
+    clocked = {"seconds": time.monotonic() - clock, "command": conduct.command}
+    return gated.model_copy(update={**clocked, "remarks": (*gated.remarks, *remarks)})
 
 
 def control(
@@ -141,24 +158,28 @@ def with_causes(
     after: tuple[Installation, SavedRun],
     packages: Sequence[PackageChange],
     conduct: Conduct,
-) -> list[CheckResult]:
-    """The results with the cause of every move: programs of both sides, run on both."""
+) -> tuple[list[CheckResult], str]:
+    """The results with the cause of every move: programs of both sides, run on both; and what random streams moved."""
     moved = [one for result in results if (one := moved_check(result)) is not None]
     if not moved:
-        return list(results)
+        return list(results), ""
     conduct.say(f"causes: {len(moved)} checks, each program on both runtimes")
     state = State(project.folder / "state")
 
-    def half(installation: Installation, saved: SavedRun) -> Half:
-        launch = launch_for(project.registry, conduct.backend, state, installation.python)
-        return Half(installation.label, saved, replace(launch, cache=False))
+    launches = [
+        replace(launch_for(project.registry, conduct.backend, state, installation.python), cache=False)
+        for installation, _ in (before, after)
+    ]
+    old, new = (
+        Half(installation.label, saved, launch)
+        for (installation, saved), launch in zip((before, after), launches, strict=True)
+    )
 
     versions = {one.name: (one.before or "-", one.after or "-") for one in packages if one.name != "python"}
     differing = Differing.between(before[1], after[1], versions)
-    old, new = half(*before), half(*after)
     with state.scratch() as scratch:
         causes = find_causes(project.registry, moved, old, new, differing, scratch, conduct.timeout)
-    return [explained(result, causes) for result in results]
+    return [explained(result, causes) for result in results], streams_apart(*map(fingerprints_of, launches))
 
 
 def time_in_turns(

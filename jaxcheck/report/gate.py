@@ -78,7 +78,7 @@ def rows(gate: Gate) -> list[Row]:
     found: dict[tuple[object, ...], Row] = {}
     for result in gate.results:
         for leaf in result.leaves:
-            if leaf.bit_equal == leaf.size and not leaf.reason:
+            if not leaf.moved:
                 continue
             worst = leaf.worst and (leaf.worst.index, leaf.worst.golden, leaf.worst.actual)
             key = (result.recipe, result.case, leaf.path, worst, leaf.verdict, leaf.cause)

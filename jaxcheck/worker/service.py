@@ -25,6 +25,7 @@ from jaxcheck.worker import (
     program,
     repeated,
     replays,
+    streams,
     traceable,
     traces,
     truth,
@@ -104,6 +105,10 @@ class Service:
         except Exception:  # not even the CPU
             present = []
         return {"unavailable": why, "backend": backend, "backends": present}
+
+    def streams(self) -> dict[str, Any]:
+        """Fingerprints of the random streams."""
+        return {"streams": streams.fingerprints()}
 
     def prepare(self, recipe: dict[str, Any]) -> dict[str, Any]:
         """Finds the recipe's functions and cases; `faults` where a name leads nowhere or arguments do not fit."""

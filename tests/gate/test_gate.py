@@ -146,4 +146,18 @@ def test_what_cannot_be_asked(project: Project, cache: Path) -> None:
     assert done.code == 4, done
     assert "jax==99.0" in done.err
     done, _ = gate(project, cache, "no-such-recipe", "--to", "jax==0.12.0.1")
-    assert done.code in (2, 5), done
+    assert (done.code, done.out) == (5, ""), done
+    assert "resolving" not in done.err
+
+
+@pytest.mark.long
+def test_one_package_at_a_time_and_since_when(project: Project, cache: Path) -> None:
+    names = ("lgamma-near-roots", "optimisers", "--to", "jax==0.12.0.1", "--to", "optax==0.2.8")
+    done, report = gate(project, cache, *names, "--isolate", "--since")
+    assert report["verdict"] == "review", done
+    for (check, _), leaf in moved(report).items():
+        if check.startswith("lgamma"):
+            assert (leaf["cause"], leaf["since"]) == ("jax", "jax 0.12.0")
+            assert "with only jax moved, it has the candidate's bits" in leaf["because"]
+        elif "with only optax moved" in leaf["because"]:
+            assert (leaf["cause"], leaf["package"]) == ("package", "optax")
