@@ -261,7 +261,8 @@ def verdict_line(gate: Gate) -> str:
     told = [f"{counts[verdict]:,} {verdict}" for verdict in ORDER if counts[verdict]]
     skipped = sum(result.verdict is None for result in gate.results)
     told += [f"{skipped:,} not compared"] if skipped else []
-    allowed = " (allowed)" if gate.verdict == "review" and all(concern.allowed for concern in gate.concerns) else ""
+    seen = gate.verdict == "review" and gate.concerns and all(concern.allowed for concern in gate.concerns)
+    allowed = " (allowed)" if seen else ""
     if not compared:
         return f"nothing was compared: {', '.join(told) or 'nothing ran'}"
     checks = words.count(compared, "check")

@@ -59,8 +59,9 @@ def main() -> None:
         record_goldens(folder)
         start = in_turns(START, folder, arguments.rounds)
         groups = [in_turns(group, folder, arguments.rounds) for group in (WORK, BLESSING, STORED)]
+        gates = gate_in_parts(arguments.gate, folder, arguments.rounds) if arguments.gate else []
     rows = [row(name, seconds) for name, seconds in start.items()]
-    rows += [each for group in groups for each in compared(group)]
+    rows += [each for group in groups for each in compared(group)] + gates
     result = {**circumstances(), "rounds": arguments.rounds, "rows": rows}
     print(as_markdown(result))
     if arguments.json:
@@ -73,6 +74,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=default, metavar="FOLDER", help="default: scripts/benchmark")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="rounds that count (default: 7)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number there")
+    parser.add_argument("--gate", metavar="REQUIREMENT", help="also time a gate to it, whose environment is there")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error("--rounds must be at least 1")
@@ -107,6 +109,19 @@ def seconds(command: list[str], folder: Path) -> float:
     if done.returncode:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return taken
+
+
+def gate_in_parts(requirement: str, folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """A gate against the two runs that it consists of, as its report times them. The first builds the environment."""
+    command = [JAXCHECK, "gate", "--to", requirement, "-o", "gate.json", "--allow", "improved,warnings,unstable"]
+    gates, parts = [], []
+    for turn in range(rounds + 1):
+        taken = seconds(command, folder)
+        report = json.loads((folder / "gate.json").read_text())
+        if turn:
+            gates.append(taken)
+            parts.append(report["from"]["seconds"] + report["to"]["seconds"])
+    return [row("two runs of a gate", parts), row(f"jaxcheck gate --to {requirement}", gates, parts)]
 
 
 def environment() -> dict[str, str]:
