@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jaxcheck
 from jaxcheck.errors import NothingVerified, UsageError
+from jaxcheck.execution.process import Launch
 from jaxcheck.execution.run import Options, execute, launch_for
 from jaxcheck.execution.saved import SavedRun, Saving
 from jaxcheck.execution.state import State
@@ -51,6 +52,17 @@ class Conduct:
     command: str = ""
     say: Callable[[str], None] = lambda text: None
     report: Callable[[CheckResult], None] = lambda result: None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One side: where it ran, and what it left."""
+
+    installation: Installation
+    saved: SavedRun
+
+    def side(self) -> Side:
+        return side_of(self.installation.label, self.saved, self.installation.python)
 
 
 def run_in(
@@ -107,32 +119,24 @@ def gate(
     """
     clock = time.monotonic()
     conduct.say(f"baseline: {before.label}")
-    old = run_in(project, selection, before, BEFORE, conduct)
+    old = Ran(before, run_in(project, selection, before, BEFORE, conduct))
     conduct.say(f"candidate: {after.label}")
-    new = run_in(project, selection, after, AFTER, conduct, inputs=old)
-    results = compare(old, new, {})
-    unstable = control(project, before, results, old, conduct)
-    if unstable:
-        results = compare(old, new, unstable)
+    new = Ran(after, run_in(project, selection, after, AFTER, conduct, inputs=old.saved))
+    results = compare(old.saved, new.saved, {})
+    if unstable := control(project, before, results, old.saved, conduct):
+        results = compare(old.saved, new.saved, unstable)
     packages = changes(before, after, asked)
-    results, streams = with_causes(project, results, (before, old), (after, new), packages, conduct)
+    results, streams = with_causes(project, results, old, new, packages, conduct)
     remarks: list[str] = []
     if alone is not None:
-
-        def run_alone(requirement: str, checks: tuple[str, ...]) -> SavedRun:
-            conduct.say(f"isolation: {len(checks)} checks with only {requirement}")
-            chosen = Selection(last_failed_ids=checks)
-            return run_in(project, chosen, alone(requirement), ALONE, conduct, inputs=old)
-
-        requirements = {parse_request(text).name: text for text in asked}
-        results, remarks = isolate(results, new, requirements, run_alone)
+        results, remarks = isolated(project, results, old, new, asked, alone, conduct)
     if conduct.latency:
         results = time_in_turns(project, before, after, results, conduct)
-    sides = (side_of(before.label, old, before.python), side_of(after.label, new, after.python))
-    gated = build(old, new, sides, results, packages, allowed)
-    gated = gated.model_copy(update={"settings": (*gated.settings, *([streams] if streams else []))})
-    clocked = {"seconds": time.monotonic() - clock, "command": conduct.command}
-    return gated.model_copy(update={**clocked, "remarks": (*gated.remarks, *remarks)})
+    gated = build(old.saved, new.saved, (old.side(), new.side()), results, packages, allowed)
+    found = {"settings": (*gated.settings, *streams), "remarks": (*gated.remarks, *remarks)}
+    return gated.model_copy(
+        update={**found, "seconds": time.monotonic() - clock, "command": conduct.command},
+    )
 
 
 def control(
@@ -154,32 +158,49 @@ def control(
 def with_causes(
     project: Project,
     results: Sequence[CheckResult],
-    before: tuple[Installation, SavedRun],
-    after: tuple[Installation, SavedRun],
+    old: Ran,
+    new: Ran,
     packages: Sequence[PackageChange],
     conduct: Conduct,
-) -> tuple[list[CheckResult], str]:
-    """The results with the cause of every move: programs of both sides, run on both; and what random streams moved."""
+) -> tuple[list[CheckResult], list[str]]:
+    """The results with the cause of every move: programs of both sides, run on both; and which random streams moved."""
     moved = [one for result in results if (one := moved_check(result)) is not None]
     if not moved:
-        return list(results), ""
+        return list(results), []
     conduct.say(f"causes: {len(moved)} checks, each program on both runtimes")
     state = State(project.folder / "state")
 
-    launches = [
-        replace(launch_for(project.registry, conduct.backend, state, installation.python), cache=False)
-        for installation, _ in (before, after)
-    ]
-    old, new = (
-        Half(installation.label, saved, launch)
-        for (installation, saved), launch in zip((before, after), launches, strict=True)
-    )
+    def launch(installation: Installation) -> Launch:
+        launched = launch_for(project.registry, conduct.backend, state, installation.python)
+        return replace(launched, cache=False)
 
+    halves = [Half(one.installation.label, one.saved, launch(one.installation)) for one in (old, new)]
     versions = {one.name: (one.before or "-", one.after or "-") for one in packages if one.name != "python"}
-    differing = Differing.between(before[1], after[1], versions)
+    differing = Differing.between(old.saved, new.saved, versions)
     with state.scratch() as scratch:
-        causes = find_causes(project.registry, moved, old, new, differing, scratch, conduct.timeout)
-    return [explained(result, causes) for result in results], streams_apart(*map(fingerprints_of, launches))
+        causes = find_causes(project.registry, moved, halves[0], halves[1], differing, scratch, conduct.timeout)
+    streams = streams_apart(*(fingerprints_of(launch(one.installation)) for one in (old, new)))
+    return [explained(result, causes) for result in results], [streams] if streams else []
+
+
+def isolated(
+    project: Project,
+    results: Sequence[CheckResult],
+    old: Ran,
+    new: Ran,
+    asked: Sequence[str],
+    alone: Callable[[str], Installation],
+    conduct: Conduct,
+) -> tuple[list[CheckResult], list[str]]:
+    """The results with causes confirmed by runs with one of the asked packages alone, and remarks."""
+
+    def run(requirement: str, checks: tuple[str, ...]) -> SavedRun:
+        conduct.say(f"isolation: {len(checks)} checks with only {requirement}")
+        chosen = Selection(last_failed_ids=checks)
+        return run_in(project, chosen, alone(requirement), ALONE, conduct, inputs=old.saved)
+
+    requirements = {parse_request(text).name: text for text in asked}
+    return isolate(results, new.saved, requirements, run)
 
 
 def time_in_turns(

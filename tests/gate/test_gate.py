@@ -83,9 +83,14 @@ def test_from_0_11_2_to_0_12_0_1_on_a_few(project: Project, cache: Path) -> None
     assert ("block-step", "drifted", "xla") in causes
 
     # The environment is there now: nothing is installed, and what was seen can be allowed.
-    again, report = gate(project, cache, "lgamma-near-roots", "--to", "jax==0.12.0.1", "--allow", "improved")
+    names = ("lgamma-near-roots::one[jit]", "--to", "jax==0.12.0.1", "--allow", "improved,slower", "--latency", "5")
+    again, report = gate(project, cache, *names)
     assert (again.code, report["verdict"]) == (0, "review"), again
     assert "installing" not in again.err
+    (result,) = report["results"]
+    for latency in (result["latency"], result["baseline"]["latency"]):
+        assert len(latency["rounds"]) == len(latency["compiling"]) == 5
+        assert min(latency["rounds"]) > 0
 
 
 @pytest.mark.long
