@@ -14,6 +14,7 @@ from jaxcheck.cli.bisect import bisect
 from jaxcheck.cli.bless import bless, reject
 from jaxcheck.cli.check import check
 from jaxcheck.cli.compare import compare
+from jaxcheck.cli.diagnose import diagnose
 from jaxcheck.cli.diff import diff
 from jaxcheck.cli.doctor import doctor
 from jaxcheck.cli.gate import gate
@@ -63,6 +64,7 @@ app.command("list", rich_help_panel=EVERY_DAY)(list_)
 app.command("gate", rich_help_panel=UPGRADES)(gate)
 app.command("compare", rich_help_panel=UPGRADES)(compare)
 app.command("bisect", rich_help_panel=UPGRADES)(bisect)
+app.command("diagnose", rich_help_panel=UPGRADES)(diagnose)
 app.command("reject", rich_help_panel=GOLDENS)(reject)
 app.command("show", rich_help_panel=GOLDENS)(show)
 app.command("diff", rich_help_panel=GOLDENS)(diff)

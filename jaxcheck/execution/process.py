@@ -26,6 +26,7 @@ class Needs:
     env: tuple[tuple[str, str], ...] = ()
     devices: int | None = None
     x64: bool = False
+    cores: int | None = None  # of those that there are: how many it may use
 
 
 @dataclass(frozen=True)

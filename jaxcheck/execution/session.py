@@ -52,6 +52,7 @@ class Session:
             "backend": self._launch.backend,
             "devices": self._needs.devices,
             "x64": self._needs.x64,
+            "cores": self._needs.cores,
             "paths": list(self._launch.paths),
         }
         reply = self.request(request, START_SECONDS)

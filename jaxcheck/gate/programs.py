@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
 
+from jaxcheck.compare.alignment import aligned
+
 SHOWN = 8
 EQUATIONS_SHOWN = 6
-MOST_PAIRS = 4_000_000  # equations times equations: beyond that only what they begin and end with is aligned
 # Parameters that say how an operation is carried out or stored, not what it computes, or that releases have renamed.
 UNTOLD = frozenset(
     {"accuracy", "ctx_mesh", "compiler_options_kvs", "ft_in", "ft_out", "linear", "name", "num_carry", "num_consts"}
@@ -143,28 +143,8 @@ def _aligned(
     old: Sequence[Equation], new: Sequence[Equation]
 ) -> Iterator[tuple[Sequence[Equation], Sequence[Equation]]]:
     """Runs of equal keys and, between them, what has no counterpart."""
-    one, other = [equation.key for equation in old], [equation.key for equation in new]
-    start = _common(one, other)
-    end = _common(one[start:][::-1], other[start:][::-1])
-    yield old[:start], new[:start]
-    middle, new_middle = old[start : len(old) - end], new[start : len(new) - end]
-    if len(middle) * len(new_middle) > MOST_PAIRS:
-        yield middle, new_middle
-    else:
-        matcher = SequenceMatcher(None, [e.key for e in middle], [e.key for e in new_middle], autojunk=False)
-        for _, a, b, c, d in matcher.get_opcodes():
-            yield middle[a:b], new_middle[c:d]
-    yield old[len(old) - end :], new[len(new) - end :]
-
-
-def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many elements they begin with in common."""
-    count = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
+    for before, after in aligned([equation.key for equation in old], [equation.key for equation in new]):
+        yield old[before], new[after]
 
 
 def _parameters_apart(old: Equation, new: Equation) -> dict[str, tuple[str, str]]:

@@ -9,13 +9,14 @@ from typing import TypeVar
 
 from jaxcheck.errors import UsageError
 from jaxcheck.report.markdown import markdown
-from jaxcheck.results import Bisection, Run
+from jaxcheck.results import Bisection, Diagnosis, Run
 
 T = TypeVar("T")
 FORMATS: dict[str, Callable[[Run], str]] = {".json": Run.to_json, ".md": markdown}
 
 
 BISECT_FORMATS: dict[str, Callable[[Bisection], str]] = {".json": Bisection.to_json}
+DIAGNOSIS_FORMATS: dict[str, Callable[[Diagnosis], str]] = {".json": Diagnosis.to_json}
 
 
 def check_suffix(path: Path) -> Callable[[Run], str]:
@@ -26,6 +27,11 @@ def check_suffix(path: Path) -> Callable[[Run], str]:
 def check_bisect_suffix(path: Path) -> Callable[[Bisection], str]:
     """The same for the report of a bisection."""
     return _of_suffix(path, BISECT_FORMATS)
+
+
+def check_diagnosis_suffix(path: Path) -> Callable[[Diagnosis], str]:
+    """The same for the report of a diagnosis."""
+    return _of_suffix(path, DIAGNOSIS_FORMATS)
 
 
 def _of_suffix(path: Path, formats: Mapping[str, Callable[[T], str]]) -> Callable[[T], str]:
@@ -48,6 +54,11 @@ def write_report(run: Run, path: Path) -> None:
 def write_bisection(bisection: Bisection, path: Path) -> None:
     """The same for a bisection."""
     _write(check_bisect_suffix(path)(bisection), path)
+
+
+def write_diagnosis(diagnosis: Diagnosis, path: Path) -> None:
+    """The same for a diagnosis."""
+    _write(check_diagnosis_suffix(path)(diagnosis), path)
 
 
 def _write(text: str, path: Path) -> None:

@@ -35,22 +35,29 @@ def equations(function: Callable[..., Any], flat: Sequence[Any]) -> list[Row]:
 
 
 def _rows(jaxpr: Any, scope: str, path: str, known: dict[str, dict[str, int]]) -> Iterator[Row]:
+    for _, equation, inside, around in placed(jaxpr, scope, path):
+        row = row_of(equation, inside, around)
+        row["lowered"] = {} if any(bodies(equation)) else _lowered(equation, row, known)
+        yield row
+
+
+def placed(jaxpr: Any, scope: str = "", path: str = "", position: str = "") -> Iterator[tuple[str, Any, str, str]]:
+    """(position as the interpreter has it, equation, scope, the loops and branches around it) of every equation but
+    calls, those within loops and branches after these."""
     body, _ = internals.opened(jaxpr)
-    for equation in body.eqns:
+    for number, equation in enumerate(body.eqns):
         name = equation.primitive.name
+        here = f"{position}.{number}" if position else str(number)
         inside = "/".join(filter(None, (scope, internals.scope(equation))))
         if name in internals.CALLS:
-            yield from _rows(equation.params[internals.CALLS[name]], inside, path, known)
+            yield from placed(equation.params[internals.CALLS[name]], inside, path, here)
             continue
-        row = _row(equation, inside, path)
-        bodies = list(_bodies(equation))
-        row["lowered"] = {} if bodies else _lowered(equation, row, known)
-        yield row
-        for part, inner in bodies:
-            yield from _rows(inner, inside, f"{path}/{name}{part}" if path else f"{name}{part}", known)
+        yield here, equation, inside, path
+        for part, inner in bodies(equation):
+            yield from placed(inner, inside, f"{path}/{name}{part}" if path else f"{name}{part}", here + part)
 
 
-def _bodies(equation: Any) -> Iterator[tuple[str, Any]]:
+def bodies(equation: Any) -> Iterator[tuple[str, Any]]:
     """(its part's name, the jaxpr) of loops and branches; reducers and comparators are no programs of their own."""
     if equation.primitive.name == "cond":
         for number, branch in enumerate(equation.params["branches"]):
@@ -64,24 +71,25 @@ def _bodies(equation: Any) -> Iterator[tuple[str, Any]]:
         yield ".solve", equation.params["jaxprs"].solve
 
 
-def _row(equation: Any, scope: str, path: str) -> Row:
+def row_of(equation: Any, scope: str, path: str) -> Row:
+    """All but what it is lowered to."""
     file, line, function = internals.frame(equation) or ("", 0, "")
     package = package_of(file) if file else ""
     return {
         "primitive": equation.primitive.name,
-        "inputs": [_aval(atom) for atom in equation.invars],
-        "outputs": [_aval(atom) for atom in equation.outvars],
+        "inputs": [aval_text(atom) for atom in equation.invars],
+        "outputs": [aval_text(atom) for atom in equation.outvars],
         "params": parameters(equation.params),
         "scope": scope,
         "path": path,
-        "file": shortest(file) if package in (USER, "") else _within(file),
+        "file": file_text(file, package),
         "line": line,
         "function": function,
         "package": package,
     }
 
 
-def _aval(atom: Any) -> str:
+def aval_text(atom: Any) -> str:
     return str(getattr(atom.aval, "str_short", lambda: atom.aval)())
 
 
@@ -133,6 +141,9 @@ def _distributions() -> dict[str, str]:
     }
 
 
-def _within(file: str) -> str:
+def file_text(file: str, package: str) -> str:
+    """A file of the user's from the current folder, one of a package within that."""
+    if package in (USER, ""):
+        return shortest(file)
     found = INSTALLED.match(file)
     return file[found.start(1) :] if found else os.path.basename(file)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -193,6 +194,17 @@ def bind(equation: Any, values: list[Any], params: dict[str, Any]) -> list[Any]:
     return list(outputs) if equation.primitive.multiple_results else [outputs]
 
 
+def primitive_home(primitive: Any) -> tuple[str, str] | None:
+    """(module, name) that a script can import the primitive by: from JAX's public list, else from where it is."""
+    from jax.extend.core import primitives
+
+    for module in (primitives, *(m for name, m in sorted(sys.modules.items()) if name.startswith("jax._src."))):
+        for name, value in list(vars(module).items()):
+            if value is primitive:
+                return module.__name__, name
+    return None
+
+
 def literal_value(atom: Any) -> Any:
     """The value of a literal, or NotImplemented for a variable."""
     return atom.val if isinstance(atom, Literal) else NotImplemented
@@ -210,12 +222,23 @@ def source_line(equation: Any) -> str:
 
 def frame(equation: Any) -> tuple[str, int, str] | None:
     """(file, line, function) of the innermost frame that is not JAX's own, Python's or the harness's."""
+    return next(frames(equation), None)
+
+
+def frames(equation: Any) -> Iterator[tuple[str, int, str]]:
+    """As `frame`, and those around it, outwards."""
     library = os.path.join(os.path.dirname(os.__file__), "")
     for found in source_info_util.user_frames(equation.source_info.traceback):
         name = found.file_name
         if not name.startswith(library) or "site-packages" in name or "dist-packages" in name:
-            return name, int(found.start_line), found.function_name.rpartition(".")[2]
-    return None
+            yield name, int(found.start_line), found.function_name.rpartition(".")[2]
+
+
+def shard_map(params: dict[str, Any], body: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
+    """Another function over the shards of a `shard_map` equation."""
+    names = {"mesh": params["mesh"], "in_specs": params["in_specs"], "out_specs": params["out_specs"]}
+    mapped = jax.shard_map(body, **names, axis_names=params["newly_manual_axes"], check_vma=params["check_vma"])
+    return list(mapped(*values))
 
 
 def evaluate(jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:

@@ -17,19 +17,28 @@ from jaxcheck.worker import (
     checks,
     environment,
     equations,
+    following,
+    fusions,
     gradient,
     internals,
     keys,
     latency,
     primitives,
+    probes,
     program,
+    recordings,
     repeated,
     replays,
+    repros,
+    sensitivity,
     streams,
+    texts,
     traceable,
     traces,
     truth,
+    walker,
 )
+from jaxcheck.worker.faults import injected
 from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
 from jaxcheck.worker.subject import Produced, Subject
@@ -80,11 +89,15 @@ class Service:
         method: Callable[..., dict[str, Any]] = getattr(self, request.pop("op"))
         return method(**request)
 
-    def start(self, backend: str | None, devices: int | None, x64: bool, paths: list[str]) -> dict[str, Any]:
+    def start(
+        self, backend: str | None, devices: int | None, x64: bool, paths: list[str], cores: int | None = None
+    ) -> dict[str, Any]:
         """Starts the backend; the reply holds the environment, or why there is none."""
         import jax
 
         sys.path[:0] = paths
+        if cores and hasattr(os, "sched_setaffinity"):  # before the backend starts its threads
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
         try:
             if x64:
                 jax.config.update("jax_enable_x64", True)
@@ -109,6 +122,13 @@ class Service:
     def streams(self) -> dict[str, Any]:
         """Fingerprints of the random streams."""
         return {"streams": streams.fingerprints()}
+
+    def probe(self) -> dict[str, Any]:
+        """Fingerprints of small programs that options of the compiler change."""
+        try:
+            return {"probes": probes.probes()}
+        except Exception as error:  # an option under which nothing compiles
+            return {"reason": describe(error)}
 
     def prepare(self, recipe: dict[str, Any]) -> dict[str, Any]:
         """Finds the recipe's functions and cases; `faults` where a name leads nowhere or arguments do not fit."""
@@ -287,6 +307,140 @@ class Service:
             except Exception as error:
                 return {"reason": describe(error)}
         return {"equations": rows, "operations": mix}
+
+    def texts(self, recipe: str, case: str, stored: str | None, golden: str) -> dict[str, Any]:
+        """Where the lowered program of a golden's case differs from the kernel's as it is now; or why not known."""
+        prepared = self.prepared[recipe]
+        with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
+            try:
+                arguments, _ = self._inputs(prepared, case, stored)
+                now = program.exported(prepared.kernel, arguments)
+                return {"windows": texts.windows(Path(golden), case, now)}
+            except Exception as error:  # callbacks, an export that this JAX cannot read
+                return {"reason": describe(error)}
+
+    def walk(
+        self,
+        recipe: str,
+        case: str,
+        mode: str,
+        stored: str | None,
+        folder: str,
+        most_equations: int | None = None,
+        seconds: float | None = None,
+        faults: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Each equation of a mode's program against the exact result (see `walker.walk`); or why there is no walk.
+
+        `faults` {number of an execution: a kind in `faults.FAULTS`} makes some wrong, to see what is found.
+        """
+        steps, wrong = Path(folder, f"{mode}.steps.jsonl"), injected(faults)
+        return self._traced(
+            recipe, case, mode, stored, lambda f, flat: walker.walk(f, flat, steps, most_equations, seconds, wrong)
+        )
+
+    def record(
+        self,
+        recipe: str,
+        case: str,
+        mode: str,
+        stored: str | None,
+        folder: str,
+        most_equations: int | None = None,
+        seconds: float | None = None,
+    ) -> dict[str, Any]:
+        """A recording of a mode's program for `replay_steps` under another JAX, or why there is none."""
+        place = Path(folder, f"{mode}.recording")
+        return self._traced(
+            recipe, case, mode, stored, lambda f, flat: recordings.record(f, flat, place, most_equations, seconds)
+        )
+
+    def replay_steps(
+        self,
+        recipe: str,
+        case: str,
+        mode: str,
+        stored: str | None,
+        recording: str,
+        folder: str,
+        most_equations: int | None = None,
+        seconds: float | None = None,
+    ) -> dict[str, Any]:
+        """What this JAX's operations make of a recording's inputs (see `following.follow`); or why it is not known."""
+        steps = Path(folder, f"{mode}.replayed.jsonl")
+        return self._traced(
+            recipe,
+            case,
+            mode,
+            stored,
+            lambda f, flat: following.follow(f, flat, Path(recording), steps, most_equations, seconds),
+        )
+
+    def repro(
+        self,
+        recipe: str,
+        case: str,
+        mode: str,
+        stored: str | None,
+        n: int,
+        folder: str,
+        seconds: float | None = None,
+        faults: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """A script of the equation that has this number in a walk or a recording; or why there is none."""
+        wrong = injected(faults)
+        return self._traced(
+            recipe,
+            case,
+            mode,
+            stored,
+            lambda f, flat: repros.save(repros.captured(f, flat, n, seconds, wrong), Path(folder)),
+        )
+
+    def sensitivity(
+        self,
+        recipe: str,
+        case: str,
+        mode: str,
+        stored: str | None,
+        folder: str,
+        most_equations: int | None = None,
+        seconds: float | None = None,
+    ) -> dict[str, Any]:
+        """Which equations the outcome hangs on (see `sensitivity.sensitivity`); or why it is not known."""
+        steps = Path(folder, f"{mode}.sensitivity.jsonl")
+        return self._traced(
+            recipe,
+            case,
+            mode,
+            stored,
+            lambda f, flat: sensitivity.sensitivity(f, flat, steps, most_equations, seconds),
+        )
+
+    def inside(
+        self,
+        recipe: str,
+        case: str,
+        mode: str,
+        stored: str | None,
+        most_probes: int | None = None,
+        seconds: float | None = None,
+    ) -> dict[str, Any]:
+        """Where the compiled function leaves the equations (see `fusions.inside`); or why it is not known."""
+        return self._traced(recipe, case, mode, stored, lambda f, flat: fusions.inside(f, flat, most_probes, seconds))
+
+    def _traced(
+        self, recipe: str, case: str, mode: str, stored: str | None, work: Callable[..., dict[str, Any]]
+    ) -> dict[str, Any]:
+        """`work` with a mode's program as a function of arrays, and these."""
+        prepared = self.prepared[recipe]
+        # Debugging options stop at what is computed on the way: a NaN that a `where` will hide.
+        config = {name: value for name, value in prepared.recipe["config"].items() if "debug" not in name}
+        with checks.undisturbed(), checks.captured_warnings(), internals.configured(config):
+            try:
+                return work(*traceable.traceable(self._subject(prepared, case, mode, stored), mode))
+            except Exception as error:  # a branch on a value, a kernel that cannot be traced or has no such mode
+                return {"reason": describe(error)}
 
     def _subject(self, prepared: Prepared, case: str, mode: str, stored: str | None) -> Subject:
         arguments, _ = self._inputs(prepared, case, stored)

@@ -1,25 +1,26 @@
 """A kernel's outputs in float64: its jaxpr run equation by equation, beside the ordinary values.
 
-Every variable has two values: the device's, computed at the declared dtypes, and the shadow's. Calls are inlined and
-`scan` is unrolled; `while` and `cond` follow the device's values, and a *flip* is recorded where the shadow would
-have gone another way. Two policies: `ideal` computes everything in float64, `quantised` rounds to the declared
-low-precision dtypes (bfloat16, float16, float8) where the program does, so that a model that is *meant* to be
-bfloat16 is held to what its casts allow. `declared` is for testing the interpreter itself.
+Every variable has two values: the device's, computed at the declared dtypes, and the shadow's. Control flow follows the
+device's, and a *flip* is recorded where the shadow would have gone another way. Two policies: `ideal` computes
+everything in float64, `quantised` rounds to the declared low-precision dtypes (bfloat16, float16, float8) where the
+program does, so that a model that is *meant* to be bfloat16 is held to what its casts allow. `exact` is for one
+equation by itself: float64, but an operation that rounds does round. `declared` is for testing the interpreter itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcheck.worker import internals
+from jaxcheck.worker.interpreter import Interpreter, Place, is_discrete
 
-Policy = Literal["ideal", "quantised", "declared"]
+Policy = Literal["ideal", "quantised", "exact", "declared"]
 FLOAT_PARAMETERS = ("new_dtype", "preferred_element_type", "dtype", "out_dtype", "input_dtype")
 FOREIGN = frozenset(
     {"pure_callback", "io_callback", "ffi_call", "custom_call", "pallas_call", "shard_map", "run_state"}
@@ -27,9 +28,14 @@ FOREIGN = frozenset(
 SCATTERS: dict[str, Callable[..., Any]] = {
     "scatter-add": jax.lax.scatter_add,
     "scatter-mul": jax.lax.scatter_mul,
+    "scatter-min": jax.lax.scatter_min,
+    "scatter-max": jax.lax.scatter_max,
     "scatter_add": jax.lax.scatter_add,
     "scatter_mul": jax.lax.scatter_mul,
+    "scatter_min": jax.lax.scatter_min,
+    "scatter_max": jax.lax.scatter_max,
 }
+SCATTER_PARAMETERS = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
 # What is defined by bits rather than by values keeps its declared dtypes.
 BIT_LEVEL = frozenset({"bitcast_convert_type", "nextafter", "rng_bit_generator", "random_bits", "random_gamma"})
 
@@ -47,167 +53,139 @@ class Flip:
     line: str
 
 
-@dataclass
-class Shadow:
-    """The interpreter. `flips` fills while it runs; `observe` is called after each equation (for diagnosis)."""
+class Pair(NamedTuple):
+    """A value as the device has it, and the shadow's."""
 
-    policy: Policy = "ideal"
-    flips: list[Flip] = field(default_factory=list)
+    low: Any
+    high: Any
+
+
+class Shadow(Interpreter):
+    """The interpreter over pairs. `flips` fills while it runs."""
+
+    def __init__(self, policy: Policy = "ideal") -> None:
+        super().__init__()
+        self.policy: Policy = policy
+        self.flips: list[Flip] = []
 
     def run(self, jaxpr: Any, low: Sequence[Any], high: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """(device outputs, shadow outputs) of a closed jaxpr at both kinds of inputs."""
-        body, constants = internals.opened(jaxpr)
-        lows: dict[Any, Any] = dict(zip([*body.constvars, *body.invars], [*constants, *low], strict=True))
-        lifted = [*map(self.lift, constants), *high]
-        highs: dict[Any, Any] = dict(zip([*body.constvars, *body.invars], lifted, strict=True))
-        for equation in body.eqns:
-            low_in = [self._read(atom, lows, lift=False) for atom in equation.invars]
-            high_in = [self._read(atom, highs, lift=True) for atom in equation.invars]
-            low_out, high_out = self._equation(equation, low_in, high_in)
-            lows.update(zip(equation.outvars, low_out, strict=True))
-            highs.update(zip(equation.outvars, high_out, strict=True))
-        return (
-            [self._read(atom, lows, lift=False) for atom in body.outvars],
-            [self._read(atom, highs, lift=True) for atom in body.outvars],
-        )
+        outputs = self.evaluate(jaxpr, list(map(Pair, low, high)))
+        return [pair.low for pair in outputs], [pair.high for pair in outputs]
 
     def lift(self, value: Any) -> Any:
         """A value as the shadow holds it: floats as float64, complex as complex128; all else as it is."""
         if self.policy == "declared" or internals.is_key(value):
             return value
+        return lifted(value)
+
+    def constant(self, value: Any) -> Any:
+        return Pair(value, self.lift(value))
+
+    def device(self, value: Any) -> Any:
+        return value.low
+
+    def apply(self, function: Callable[..., Any], *values: Any) -> Any:
+        low = function(*[pair.low for pair in values])
         with jax.enable_x64(True):
-            array = jnp.asarray(value)
-            wide = wide_dtype(array.dtype)
-            return array if wide is None else array.astype(wide)
+            return Pair(low, function(*[pair.high for pair in values]))
 
-    def _read(self, atom: Any, values: dict[Any, Any], lift: bool) -> Any:
-        literal = internals.literal_value(atom)
-        if literal is NotImplemented:
-            return values[atom]
-        return self.lift(literal) if lift else literal
+    def chosen(self, equation: Any, place: Place, value: Any) -> None:
+        if not np.array_equal(np.asarray(value.low), np.asarray(value.high)):
+            self.flipped(equation, place)
 
-    def _equation(self, equation: Any, low: list[Any], high: list[Any]) -> tuple[list[Any], list[Any]]:
-        name = equation.primitive.name
-        if name in internals.CALLS:
-            return self.run(equation.params[internals.CALLS[name]], low, high)
-        if name == "scan":
-            return self._scan(equation.params, low, high)
-        if name == "while":
-            return self._while(equation, low, high)
-        if name == "cond":
-            return self._cond(equation, low, high)
-        if name in ("linear_solve", "custom_linear_solve"):
-            return self._linear_solve(equation.params, low, high)
-        if name in FOREIGN:
-            raise NoShadow(f"{name} at {internals.source_line(equation)} has no float64 counterpart")
-        outputs = internals.bind(equation, low, equation.params)
-        shadows = self._high(equation, high)
+    def operate(self, equation: Any, place: Place, values: list[Any]) -> list[Any]:
+        if equation.primitive.name in FOREIGN:
+            where = internals.source_line(equation)
+            raise NoShadow(f"{equation.primitive.name} at {where} has no float64 counterpart")
+        outputs = internals.bind(equation, [pair.low for pair in values], equation.params)
+        shadows = in_float64(equation, [pair.high for pair in values], self.policy)
         for mine, theirs in zip(outputs, shadows, strict=True):
-            if _discrete(mine) and not np.array_equal(np.asarray(mine), np.asarray(theirs)):
-                self._flip(equation)
-        return outputs, shadows
+            if is_discrete(mine) and not np.array_equal(np.asarray(mine), np.asarray(theirs)):
+                self.flipped(equation, place)
+        return list(map(Pair, outputs, shadows))
 
-    def _flip(self, equation: Any) -> None:
+    def flipped(self, equation: Any, place: Place) -> None:
         flip = Flip(equation.primitive.name, internals.scope(equation), internals.source_line(equation))
         if flip not in self.flips:
             self.flips.append(flip)
 
-    def _high(self, equation: Any, values: list[Any]) -> list[Any]:
-        """One equation in float64."""
-        if self.policy == "declared":
-            return internals.bind(equation, values, equation.params)
-        name = equation.primitive.name
-        with jax.enable_x64(True):
-            if name == "reduce_precision":
-                return [values[0]] if self.policy == "ideal" else internals.bind(equation, values, equation.params)
-            if name in BIT_LEVEL:
-                declared = [_as_declared(value, atom) for value, atom in zip(values, equation.invars, strict=True)]
-                return [self.lift(output) for output in internals.bind(equation, declared, equation.params)]
-            outputs = self._wide(equation, values)
-            return [self._quantised(output, atom) for output, atom in zip(outputs, equation.outvars, strict=True)]
 
-    def _wide(self, equation: Any, values: list[Any]) -> list[Any]:
-        name, params = equation.primitive.name, widened_parameters(equation.params)
-        if name in SCATTERS:
-            # Its parameters hold a jaxpr of the declared dtype: the public function makes one of the wider.
-            keep = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
-            return [SCATTERS[name](*values, **{key: params[key] for key in keep})]
-        if name == "reduce":
-            return self._reduce(params, values)
-        return internals.bind(equation, values, params)
+def in_float64(equation: Any, values: list[Any], policy: Policy) -> list[Any]:
+    """One equation at shadow values."""
+    if policy == "declared":
+        return internals.bind(equation, values, equation.params)
+    name = equation.primitive.name
+    if name in BIT_LEVEL or not _has_floats(equation):  # outside of x64, where it is compiled already
+        declared = [_as_declared(value, atom) for value, atom in zip(values, equation.invars, strict=True)]
+        outputs = internals.bind(equation, declared, equation.params)
+        return [output if internals.is_key(output) else lifted(output) for output in outputs]
+    with jax.enable_x64(True):
+        if name == "reduce_precision":
+            return [values[0]] if policy == "ideal" else internals.bind(equation, values, equation.params)
+        outputs = _wide(equation, values)
+        if policy != "quantised":
+            return outputs
+        return [_quantised(output, atom) for output, atom in zip(outputs, equation.outvars, strict=True)]
 
-    def _reduce(self, params: dict[str, Any], values: list[Any]) -> list[Any]:
-        half = len(values) // 2
 
-        def computation(*operands: Any) -> Any:
-            flat = jax.tree.leaves(operands)
-            return tuple(evaluate_wide(params["jaxpr"], flat))
+def _has_floats(equation: Any) -> bool:
+    dtypes = [getattr(atom.aval, "dtype", None) for atom in (*equation.invars, *equation.outvars)]
+    return any(dtype is None or jnp.issubdtype(dtype, jnp.inexact) for dtype in dtypes)
 
-        operands, starts = tuple(values[:half]), tuple(values[half:])
-        return list(jax.lax.reduce(operands, starts, computation, params["dimensions"]))
 
-    def _quantised(self, value: Any, atom: Any) -> Any:
-        """Rounded to the declared dtype where that is narrower than float32 and the policy says so."""
-        declared = getattr(atom.aval, "dtype", None)
-        if self.policy != "quantised" or not is_narrow(declared) or wide_dtype(value.dtype) is None:
-            return value
-        return value.astype(declared).astype(value.dtype)
+def _wide(equation: Any, values: list[Any]) -> list[Any]:
+    name, params = equation.primitive.name, widened_parameters(equation.params)
+    if name in SCATTERS:
+        # Its parameters hold a jaxpr of the declared dtype: the public function makes one of the wider.
+        return [SCATTERS[name](*values, **{key: params[key] for key in SCATTER_PARAMETERS})]
+    if name == "reduce":
+        return _reduce(params, values)
+    if name == "shard_map":
+        return internals.shard_map(params, lambda *shards: tuple(evaluate_wide(params["jaxpr"], shards)), values)
+    return internals.bind(equation, values, params)
 
-    def _scan(self, params: dict[str, Any], low: list[Any], high: list[Any]) -> tuple[list[Any], list[Any]]:
-        consts, carries = internals.scan_counts(params)
-        low_carry, high_carry = low[consts : consts + carries], high[consts : consts + carries]
-        steps = range(params["length"])
-        low_rows: list[list[Any]] = []
-        high_rows: list[list[Any]] = []
-        for step in reversed(steps) if params["reverse"] else steps:
-            low_x = [x[step] for x in low[consts + carries :]]
-            with jax.enable_x64(True):
-                high_x = [x[step] for x in high[consts + carries :]]
-            low_out, high_out = self.run(
-                params["jaxpr"], [*low[:consts], *low_carry, *low_x], [*high[:consts], *high_carry, *high_x]
-            )
-            low_carry, high_carry = low_out[:carries], high_out[:carries]
-            low_rows.append(low_out[carries:])
-            high_rows.append(high_out[carries:])
-        if params["reverse"]:
-            low_rows.reverse()
-            high_rows.reverse()
-        avals = internals.opened(params["jaxpr"])[0].outvars[carries:]
-        lows = _stacked(low_rows, [atom.aval for atom in avals])
-        with jax.enable_x64(True):
-            highs = [self.lift(x) for x in lows] if not high_rows else _stacked(high_rows, [])
-        return [*low_carry, *lows], [*high_carry, *highs]
 
-    def _while(self, equation: Any, low: list[Any], high: list[Any]) -> tuple[list[Any], list[Any]]:
-        params = equation.params
-        split = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-        low_cond, low_body, low_carry = low[: split[0]], low[split[0] : split[1]], low[split[1] :]
-        high_cond, high_body, high_carry = high[: split[0]], high[split[0] : split[1]], high[split[1] :]
-        while True:
-            (go,), (shadow_go,) = self.run(params["cond_jaxpr"], [*low_cond, *low_carry], [*high_cond, *high_carry])
-            going = np.asarray(go)
-            if not np.array_equal(going, np.asarray(shadow_go)):
-                self._flip(equation)
-            if not going.any():
-                return low_carry, high_carry
-            low_next, high_next = self.run(params["body_jaxpr"], [*low_body, *low_carry], [*high_body, *high_carry])
-            low_carry = [_where(going, new, old) for new, old in zip(low_next, low_carry, strict=True)]
-            with jax.enable_x64(True):
-                high_carry = [_where(going, new, old) for new, old in zip(high_next, high_carry, strict=True)]
+def _reduce(params: dict[str, Any], values: list[Any]) -> list[Any]:
+    half = len(values) // 2
 
-    def _cond(self, equation: Any, low: list[Any], high: list[Any]) -> tuple[list[Any], list[Any]]:
-        taken, shadow = int(low[0]), int(high[0])
-        if taken != shadow:
-            self._flip(equation)
-        return self.run(equation.params["branches"][taken], low[1:], high[1:])
+    def computation(*operands: Any) -> Any:
+        flat = jax.tree.leaves(operands)
+        return tuple(evaluate_wide(params["jaxpr"], flat))
 
-    def _linear_solve(self, params: dict[str, Any], low: list[Any], high: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Only its `solve` computes: the other jaxprs are for derivatives, which are equations of their own by then."""
-        counts = params["const_lengths"]
-        start = counts.matvec + counts.vecmat
-        total = start + counts.solve + counts.transpose_solve
-        part = slice(start, start + counts.solve)
-        return self.run(params["jaxprs"].solve, [*low[part], *low[total:]], [*high[part], *high[total:]])
+    operands, starts = tuple(values[:half]), tuple(values[half:])
+    return list(jax.lax.reduce(operands, starts, computation, params["dimensions"]))
+
+
+def _quantised(value: Any, atom: Any) -> Any:
+    """Rounded to the declared dtype where that is narrower than float32."""
+    declared = getattr(atom.aval, "dtype", None)
+    if not is_narrow(declared) or wide_dtype(value.dtype) is None:
+        return value
+    return value.astype(declared).astype(value.dtype)
+
+
+def policy_of(jaxpr: Any) -> Policy:
+    """`quantised` for a program that computes in bfloat16, float16 or float8, or rounds to fewer bits: it means to."""
+    return "quantised" if _computes_narrowly(jaxpr) else "ideal"
+
+
+def _computes_narrowly(jaxpr: Any) -> bool:
+    body, _ = internals.opened(jaxpr)
+    atoms = [*body.invars, *(atom for equation in body.eqns for atom in equation.outvars)]
+    return (
+        any(is_narrow(getattr(atom.aval, "dtype", None)) for atom in atoms)
+        or any(equation.primitive.name == "reduce_precision" for equation in body.eqns)
+        or any(_computes_narrowly(inner) for equation in body.eqns for inner in internals.inner_jaxprs(equation))
+    )
+
+
+def lifted(value: Any) -> Any:
+    """An array with floats as float64 and complex numbers as complex128."""
+    with jax.enable_x64(True):
+        wide = wide_dtype(value.dtype if hasattr(value, "dtype") else np.result_type(value))
+        # By NumPy, as JAX would compile a cast for each shape; operations take such arrays as they are.
+        return jnp.asarray(value) if wide is None else np.asarray(value).astype(wide)
 
 
 def wide_dtype(dtype: Any) -> Any:
@@ -249,30 +227,6 @@ def evaluate_wide(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     return [read(atom) for atom in body.outvars]
 
 
-def _stacked(rows: list[list[Any]], avals: list[Any]) -> list[Any]:
-    if not rows:
-        return [jnp.zeros((0, *aval.shape), aval.dtype) for aval in avals]
-    return [_stack(column) for column in zip(*rows, strict=True)]
-
-
-def _stack(column: Sequence[Any]) -> Any:
-    """By NumPy: JAX would compile one program for all the rows of a scan, which takes seconds for a thousand."""
-    if internals.is_key(column[0]):
-        return jnp.stack(column)
-    return jnp.asarray(np.stack([np.asarray(value) for value in column]))
-
-
-def _where(going: Any, new: Any, old: Any) -> Any:
-    """A loop under vmap has one predicate for each example: those that have stopped keep their carry."""
-    if going.ndim == 0 or going.all():
-        return new
-    return jnp.where(going.reshape(going.shape + (1,) * (new.ndim - going.ndim)), new, old)
-
-
-def _discrete(value: Any) -> bool:
-    return not internals.is_key(value) and wide_dtype(jnp.asarray(value).dtype) is None
-
-
 def is_narrow(dtype: Any) -> bool:
     """bfloat16, float16, float8."""
     return dtype is not None and bool(jnp.issubdtype(dtype, jnp.floating)) and np.dtype(dtype).itemsize < 4
@@ -280,4 +234,6 @@ def is_narrow(dtype: Any) -> bool:
 
 def _as_declared(value: Any, atom: Any) -> Any:
     dtype = getattr(atom.aval, "dtype", None)
-    return value if internals.is_key(value) or dtype is None else jnp.asarray(value).astype(dtype)
+    if internals.is_key(value) or dtype is None or (hasattr(value, "dtype") and value.dtype == dtype):
+        return value
+    return np.asarray(value).astype(dtype)

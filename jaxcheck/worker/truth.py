@@ -15,7 +15,7 @@ from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.worker import internals
 from jaxcheck.worker.inputs import Arguments
 from jaxcheck.worker.program import flat_function
-from jaxcheck.worker.shadow import Policy, Shadow, is_narrow, wide_dtype
+from jaxcheck.worker.shadow import Shadow, policy_of, wide_dtype
 from jaxcheck.worker.trees import key_path, tree_of, unique
 
 # Each is believed only where it changes the compiled program or its bits: some releases ignore some of them.
@@ -39,7 +39,7 @@ def float_truth(kernel: Callable[..., Any], arguments: Arguments) -> tuple[Tree,
 def shadow_truth(function: Callable[..., Any], flat: list[Any]) -> tuple[Tree, dict[str, Any]]:
     """`float_truth` of a function of array leaves."""
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*flat)
-    policy: Policy = "quantised" if _computes_narrowly(jaxpr) else "ideal"
+    policy = policy_of(jaxpr)
     shadow = Shadow(policy)
     _, high = shadow.run(jaxpr, flat, [shadow.lift(leaf) for leaf in flat])
     paths = unique([key_path(path) for path, _ in jax.tree_util.tree_flatten_with_path(shapes)[0]])
@@ -56,18 +56,6 @@ def by_path(leaves: list[Leaf]) -> Tree:
     """Some leaves of a tree, as a dict by their paths."""
     ordered = sorted(leaves, key=lambda leaf: leaf.path)
     return Tree({"dict": {leaf.path: "*" for leaf in ordered}}, tuple(ordered))
-
-
-def _computes_narrowly(jaxpr: Any) -> bool:
-    """Whether a bfloat16, float16 or float8 value, or a rounding to fewer bits, occurs anywhere: a model that has them
-    means to."""
-    body, _ = internals.opened(jaxpr)
-    atoms = [*body.invars, *(atom for equation in body.eqns for atom in equation.outvars)]
-    return (
-        any(is_narrow(getattr(atom.aval, "dtype", None)) for atom in atoms)
-        or any(equation.primitive.name == "reduce_precision" for equation in body.eqns)
-        or any(_computes_narrowly(inner) for equation in body.eqns for inner in internals.inner_jaxprs(equation))
-    )
 
 
 def noise(kernel: Callable[..., Any], arguments: Arguments) -> dict[str, dict[str, float]]:

@@ -1,0 +1,1 @@
+"""Where did it start? A ladder of comparisons, from the environment down to one equation."""

@@ -1,0 +1,54 @@
+"""Wrong results on purpose, for measuring what a diagnosis finds: what becomes of the outputs of one equation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxcheck.worker import internals
+
+Fault = Callable[[list[Any], list[Any]], list[Any]]  # (inputs, outputs) -> outputs
+
+
+def _floats(change: Callable[[Any], Any]) -> Fault:
+    def fault(inputs: list[Any], outputs: list[Any]) -> list[Any]:
+        return [change(x).astype(x.dtype) if _is_float(x) else x for x in outputs]
+
+    return fault
+
+
+def _is_float(value: Any) -> bool:
+    return not internals.is_key(value) and bool(jnp.issubdtype(value.dtype, jnp.floating))
+
+
+def _dropped(inputs: list[Any], outputs: list[Any]) -> list[Any]:
+    """The first input of the same shape and dtype in the place of each output: what it should have changed stays."""
+
+    def same(output: Any) -> Any:
+        alike = [x for x in inputs if jnp.shape(x) == output.shape and jnp.result_type(x) == output.dtype]
+        return jnp.asarray(alike[0]) if alike else output
+
+    return [same(output) for output in outputs]
+
+
+FAULTS: Mapping[str, Fault] = {
+    "bf16": _floats(lambda x: x.astype(jnp.bfloat16)),
+    "sign": _floats(lambda x: -x),
+    "constant": _floats(lambda x: x * 1.001),
+    "dropped": _dropped,
+    "nan": _floats(lambda x: jnp.where(jnp.arange(x.size).reshape(x.shape) == x.size // 2, jnp.nan, x)),
+}
+
+
+def injected(faults: Mapping[str, str] | None) -> Callable[[int, Any, list[Any], list[Any]], list[Any]] | None:
+    """{number of an execution: kind of fault} as what an interpreter calls with each equation; None for none."""
+    if not faults:
+        return None
+    wrong = {int(number): FAULTS[kind] for number, kind in faults.items()}
+
+    def intervene(number: int, equation: Any, inputs: list[Any], outputs: list[Any]) -> list[Any]:
+        return wrong[number](inputs, outputs) if number in wrong else outputs
+
+    return intervene
