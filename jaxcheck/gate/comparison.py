@@ -200,9 +200,10 @@ class Pair:
         lines = []
         mode = self.known.mode
         if left == right == "raised" and self.old_case and self.new_case:
-            was, now = self.old_case.raised.get(mode, ""), self.new_case.raised.get(mode, "")
+            # The first line: what follows it names lines of JAX and of the machine, which are others everywhere.
+            was, now = (first_line(case.raised.get(mode, "")) for case in (self.old_case, self.new_case))
             if was != now:
-                lines.append(f"the error was {first_line(was)!r}, it is {first_line(now)!r}")
+                lines.append(f"the error was {was!r}, it is {now!r}")
         old, new = (side.compiles if side else None for side in (self.old, self.new))
         if mode == "jit" and old is not None and new is not None and old != new:
             lines.append(f"compilations: {old} -> {new}")

@@ -32,7 +32,7 @@ TABLE: dict[str, tuple[Facts, tuple[str, str | None], str]] = {
     "old bits": (facts("old", RELEASE), ("jax", None), "gives the old bits on the new runtime (jax 1 -> 2)"),
     "new bits": (facts("new", RELEASE), ("xla", None), "gives the new bits on the new runtime (jaxlib 1 -> 2)"),
     "neither": (facts("neither", RELEASE), ("both", None), "neither the old nor the new bits"),
-    "signature": (facts("both", RELEASE), ("jax", None), "another dtype, shape or weak type"),
+    "signature": (facts("both", RELEASE), ("jax", None), "another dtype, shape, weak type or kind of NaN"),
     "Python beside": (facts("new", RELEASE, settings=PYTHON), ("xla", None), "jaxlib 1 -> 2"),
     "a plugin is the runtime": (
         facts("new", JAX | {"jax-cuda13-plugin": ("1", "2")}),
