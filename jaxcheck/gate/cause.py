@@ -127,7 +127,9 @@ def _by_controls(facts: Facts) -> Cause:
         return _undetermined(facts, failed)
     program, runtime = _program_suspects(facts), _runtime_suspects(facts)
     if facts.replayed.gives == "both":
-        return _program(facts, "the old program gives the same bits, and another dtype, shape, weak type or kind of NaN")
+        return _program(
+            facts, "the old program gives the same bits, and another dtype, shape, weak type or kind of NaN"
+        )
     if facts.replayed.gives == "old":
         words = "the old program gives the old bits on the new runtime"
         return _program(facts, words + (", where the kernel now raises" if facts.raises else ""))
