@@ -40,7 +40,7 @@ class State:
         """Removes scratch folders of runs that were killed."""
         for folder in self._scratch.iterdir():
             owner = folder.name.partition("-")[0]
-            if owner.isdigit() and not _alive(int(owner)):
+            if owner.isdigit() and not alive(int(owner)):
                 shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -87,7 +87,8 @@ class State:
             ) from error
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Whether there is a process of this number, whoever's it is."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

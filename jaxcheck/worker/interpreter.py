@@ -6,6 +6,7 @@ the values only those are held that an equation still needs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -41,7 +42,7 @@ class Place:
 TOP = Place()
 
 
-class Interpreter:
+class Interpreter(ABC):
     """Subclasses say what a value is: `constant` makes one, `apply` maps arrays to arrays in it, `device` is what
     control flow goes by, and `operate` carries out an equation that holds no other equations.
 
@@ -54,19 +55,19 @@ class Interpreter:
         self._literals: dict[int, tuple[Any, Any]] = {}
         self._scopes: dict[str, str] = {}
 
-    def constant(self, value: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def constant(self, value: Any) -> Any: ...
 
-    def apply(self, function: Callable[..., Any], *values: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def apply(self, function: Callable[..., Any], *values: Any) -> Any: ...
 
     def device(self, value: Any) -> Any:
         return value
 
-    def operate(self, equation: Any, place: Place, values: list[Any]) -> list[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def operate(self, equation: Any, place: Place, values: list[Any]) -> list[Any]: ...
 
-    def chosen(self, equation: Any, place: Place, value: Any) -> None:
+    def chosen(self, equation: Any, place: Place, value: Any) -> None:  # noqa: B027 - most have nothing to do here
         """Called with the value that decides a branch or whether a loop goes on."""
 
     def evaluate(self, jaxpr: Any, values: Sequence[Any], place: Place = TOP) -> list[Any]:

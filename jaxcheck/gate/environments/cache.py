@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jaxcheck.errors import Unavailable, UsageError
+from jaxcheck.execution.state import alive
 from jaxcheck.gate.environments.frozen import versions_of
 from jaxcheck.gate.environments.interpreters import probe
 
@@ -225,19 +226,9 @@ def _abandoned(folder: Path, key: str, pid: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return False if error.errno in BUSY else not _alive(pid)
+        return False if error.errno in BUSY else not alive(pid)
     finally:
         os.close(descriptor)
-    return True
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
     return True
 
 
