@@ -10,7 +10,7 @@ import enum
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -95,6 +95,22 @@ class Statistics(Model):
     histogram: dict[str, int] = Field(default_factory=dict)
 
 
+class Sample(Model):
+    """Where and how a leaf moved, in little enough for a picture: made for leaves that moved, and never for PRNG keys.
+
+    `by_position` are the largest violation ratios in bins along the axes: one row of at most 64 for one axis, at most
+    20 rows of 20 where there are more (all but the last one flattened into the rows). Where the tolerance is zero they
+    are |actual - golden| instead: `measure`. `golden`, `actual` and, where it is known, `truth` are the values of at
+    most 100 elements, evenly spread and with the worst among them; only finite real ones.
+    """
+
+    measure: Literal["violation ratio", "difference"]
+    by_position: tuple[tuple[Measure, ...], ...] = ()
+    golden: tuple[float, ...] = ()
+    actual: tuple[float, ...] = ()
+    truth: tuple[float, ...] = ()
+
+
 class ErrorToTruth(Model):
     """max |value - truth| relative to max |truth|, of the golden and of the actual value."""
 
@@ -106,7 +122,8 @@ class LeafResult(Statistics):
     """One array of an output, compared. `reason` is set where it differs and says how.
 
     Against the golden also: `verdict` (unchanged, drifted, improved, regressed, changed), `error_to_truth` where the
-    golden holds the truth, `eps` of the dtype to measure both by, and `floors`: the move in noise floors, where known.
+    golden holds the truth, `eps` of the dtype to measure both by, and `floors`: the move in noise floors, where known;
+    and a `sample` of where it moved, for the leaves of a check that moved furthest.
     Between two runs of a gate also: `cause`, who moved it (`package`: which), in words `because`; and `since`, the
     first release that did.
     """
@@ -120,6 +137,7 @@ class LeafResult(Statistics):
     error_to_truth: ErrorToTruth | None = None
     eps: float | None = None
     floors: Measure | None = None
+    sample: Sample | None = None
     cause: CauseKind | None = None
     because: str = ""
     package: str | None = None
@@ -198,6 +216,7 @@ class Baseline(Model):
 
 class CheckResult(Model):
     """One recipe x case x mode. `leaves` are compared with the golden, `against` with other modes or a reference.
+    `position` is where the registry has it: `recipes.yaml:12:3`.
 
     In a gate, `leaves` are compared with the baseline's and `status` follows from the `verdict`; `golden_status` is the
     candidate's own, and `baseline` says how the check was before.
@@ -210,6 +229,7 @@ class CheckResult(Model):
     status: Status
     reason: str = ""
     hint: str = ""
+    position: str = ""
     seconds: float = 0.0
     trace_seconds: float | None = None
     compile_seconds: float | None = None
@@ -258,6 +278,19 @@ class Environment(Model):
     packages: dict[str, str] = Field(default_factory=dict)
 
 
+class Shard(Model):
+    """One part of a run that several machines share: part `index` of `count`, from 1.
+
+    `plan` says which recipe is in which part, in the order of the registry, and `selection` is a digest of what was
+    selected: the parts of one run agree in both.
+    """
+
+    index: int = Field(ge=1)
+    count: int = Field(ge=1)
+    selection: str = ""
+    plan: dict[str, int] = Field(default_factory=dict)
+
+
 class Run(Model):
     """One run of a registry: what was asked for, where, and what came of every check."""
 
@@ -270,6 +303,7 @@ class Run(Model):
     registry_digest: str = ""
     goldens: str = ""
     backend: str | None = None
+    shard: Shard | None = None
     sources: dict[str, str] = Field(default_factory=dict)
     environment: Environment | None = None
     not_verified: dict[str, str] = Field(default_factory=dict)
@@ -282,7 +316,7 @@ class Run(Model):
         return self.model_dump_json(by_alias=True, indent=1)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Run:
+    def from_json(cls, text: str | bytes) -> Self:
         return cls.model_validate_json(text)
 
 
@@ -400,6 +434,10 @@ class Bisection(Model):
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Bisection:
+        return cls.model_validate_json(text)
 
 
 class DiagnosedStep(Model):

@@ -19,6 +19,7 @@ from jaxcheck.cli.diff import diff
 from jaxcheck.cli.doctor import doctor
 from jaxcheck.cli.gate import gate
 from jaxcheck.cli.list import list_
+from jaxcheck.cli.report import report
 from jaxcheck.cli.run import run
 from jaxcheck.cli.show import show
 from jaxcheck.errors import Exit, JaxcheckError
@@ -60,6 +61,7 @@ app = typer.Typer(
 )
 app.command("run", rich_help_panel=EVERY_DAY)(run)
 app.command("bless", rich_help_panel=EVERY_DAY)(bless)
+app.command("report", rich_help_panel=EVERY_DAY)(report)
 app.command("list", rich_help_panel=EVERY_DAY)(list_)
 app.command("gate", rich_help_panel=UPGRADES)(gate)
 app.command("compare", rich_help_panel=UPGRADES)(compare)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +16,26 @@ from jaxcheck.cli import options as opt
 if TYPE_CHECKING:
     from jaxcheck.execution.process import WorkerProcess
     from jaxcheck.execution.saved import Saving
+    from jaxcheck.execution.shards import Sharding
     from jaxcheck.registry.model import Registry
     from jaxcheck.registry.select import Selection
     from jaxcheck.results import CheckResult, Run
 
 Output = Annotated[
     list[Path] | None,
-    typer.Option("-o", "--output", help="Also write the report to a file; its suffix is the format (.json, .md)."),
+    typer.Option(
+        "-o", "--output", help="Also write the report to a file, in the format of its suffix: .json .md .xml .html."
+    ),
+]
+ShardOf = Annotated[
+    str | None,
+    typer.Option("--shard", metavar="I/N", help="Only part I of N; `jaxcheck report` puts them together."),
+]
+Durations = Annotated[
+    Path | None,
+    typer.Option(
+        "--durations", metavar="RUN.json", help="Even out the parts by what an earlier run took; the same for all."
+    ),
 ]
 
 SaveFolder = Annotated[
@@ -38,6 +52,8 @@ def run(
     k: opt.Keyword = None,
     mode: opt.Modes = None,
     last_failed: opt.LastFailed = False,
+    shard: ShardOf = None,
+    durations: Durations = None,
     backend: opt.Backend = None,
     jobs: opt.Jobs = None,
     timeout: opt.Timeout = None,
@@ -65,11 +81,12 @@ def run(
 
         for path in output or ():
             check_suffix(path)
+        sharding = sharding_of(shard, durations, save)
         project = opt.open_project(registry, goldens, state, shipped)
         project.state.prepare()
         failed = opt.last_failed_ids(project.state) if last_failed else None
         selection = opt.selection_of(names, tag, k, mode, failed)
-        with saving_to(save) as saving, progress(project.registry, selection) as report:
+        with saving_to(save) as saving, progress(project.registry, selection, sharding) as report:
             asked = Options(
                 backend=backend,
                 jobs=jobs,
@@ -79,6 +96,7 @@ def run(
                 deprecations=deprecations,
                 saving=saving,
                 gate=saving is not None,
+                sharding=sharding,
                 command=" ".join(sys.argv[1:]),
                 report=report,
             )
@@ -88,6 +106,21 @@ def run(
     project.state.save(result)
     deliver(result, output or [], -1 if quiet else verbose)
     raise typer.Exit(int(exit_code(result)))
+
+
+def sharding_of(shard: str | None, durations: Path | None, save: Path | None) -> Sharding | None:
+    """Which part of the run is asked for; UsageError where the options do not go together."""
+    from jaxcheck.errors import UsageError
+    from jaxcheck.execution.shards import parse_shard, seconds_by_recipe
+    from jaxcheck.report.reading import read_run
+
+    if shard is None:
+        if durations:
+            raise UsageError("--durations is how parts are evened out", hint="--shard 1/4 --durations RUN.json")
+        return None
+    if save:
+        raise UsageError("--save keeps whole runs: a part of one cannot be compared", hint="leave --shard out")
+    return parse_shard(shard, seconds_by_recipe(read_run(durations).results) if durations else None)
 
 
 @contextmanager
@@ -118,11 +151,12 @@ def early_worker(backend: str | None) -> Iterator[WorkerProcess]:
 
 
 def deliver(result: Run, output: list[Path], verbosity: int) -> None:
-    """The report on stdout, and in every file asked for."""
+    """The report on stdout, and in every file asked for; in a workflow of GitHub also as annotations."""
     from rich.console import Console
 
     from jaxcheck.report.console import render
     from jaxcheck.report.formats import write_report
+    from jaxcheck.report.github import annotation_lines
     from jaxcheck.report.lines import latency_lines
 
     for path in output:
@@ -130,10 +164,15 @@ def deliver(result: Run, output: list[Path], verbosity: int) -> None:
     for line in latency_lines(result.results):
         print(line)
     Console(soft_wrap=False, highlight=False).print(render(result, verbosity))
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in annotation_lines(result):
+            opt.say(line)
 
 
 @contextmanager
-def progress(registry: Registry, selection: Selection) -> Iterator[Callable[[CheckResult], None]]:
+def progress(
+    registry: Registry, selection: Selection, sharding: Sharding | None = None
+) -> Iterator[Callable[[CheckResult], None]]:
     """A bar on stderr where that is a terminal; yields what is to be called once a check."""
     if not sys.stderr.isatty():
         yield lambda result: None
@@ -141,9 +180,11 @@ def progress(registry: Registry, selection: Selection) -> Iterator[Callable[[Che
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from jaxcheck.execution.shards import share_of
     from jaxcheck.registry.select import selected_recipes
 
-    known = sum(len(recipe.cases) * len(recipe.modes) for recipe in selected_recipes(registry, selection))
+    mine, _ = share_of(selected_recipes(registry, selection), selection, sharding)
+    known = sum(len(recipe.cases) * len(recipe.modes) for recipe in mine)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting JAX", total=known or None)

@@ -300,6 +300,7 @@ def _plain_result(recipe: Recipe, case: str, mode: str, status: Status, reason: 
         status=status,
         reason=reason,
         hint=hint,
+        position=str(recipe.case(case).position),
         tags=recipe.tags,
     )
 

@@ -93,6 +93,7 @@ def _judge(
             "recipe": recipe.name,
             "case": case.name,
             "mode": outcome.mode,
+            "position": str(case.position),
             "seconds": reply.get("seconds", 0.0),
             "trace_seconds": reply.get("trace_seconds"),
             "compile_seconds": reply.get("compile_seconds"),

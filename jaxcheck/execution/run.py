@@ -21,6 +21,7 @@ from jaxcheck.execution.conduct import Assignment, Conducted, conduct, without_w
 from jaxcheck.execution.process import Launch, Needs, WorkerProcess
 from jaxcheck.execution.saved import GOLDENS, SavedRun, Saving
 from jaxcheck.execution.session import Interrupted, Session
+from jaxcheck.execution.shards import Sharding, share_of
 from jaxcheck.execution.state import State
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Deprecations, Recipe, Registry
@@ -37,7 +38,7 @@ class Options:
 
     `python` is the interpreter of the workers (None: this one), `saving` takes all that the run produces, `inputs` is
     an earlier saved run whose inputs are taken for cases that no golden has. For a `gate`, recipes that ask for it run
-    whatever their `when:` says, and nothing comes out of a compilation cache.
+    whatever their `when:` says, and nothing comes out of a compilation cache. `sharding` leaves recipes to others.
     """
 
     backend: str | None = None
@@ -52,6 +53,7 @@ class Options:
     saving: Saving | None = None
     inputs: SavedRun | None = None
     gate: bool = False
+    sharding: Sharding | None = None
     command: str = ""
     report: Callable[[CheckResult], None] = field(default=lambda result: None)
 
@@ -86,7 +88,7 @@ def execute(
     `spare` is a worker that the caller started early and will end, for recipes that need nothing special.
     Raises Unavailable where the backend asked for is not there.
     """
-    recipes = selected_recipes(registry, selection)
+    recipes, shard = share_of(selected_recipes(registry, selection), selection, options.sharding)
     if options.deprecations:
         recipes = tuple(replace(recipe, deprecations=options.deprecations) for recipe in recipes)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -125,6 +127,7 @@ def execute(
         registry_digest=registry.digest,
         goldens=str(goldens.folder),
         backend=options.backend,
+        shard=shard,
         sources={path: digest for one in done for path, digest in one.sources.items()},
         environment=environment,
         not_verified=not_verified(environment, crew.backends),

@@ -8,14 +8,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from jaxcheck.compare.sample import sample_of
 from jaxcheck.compare.verdict import Verdict, error_to_truth, verdict
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.registry.tolerance import OutputRules, output_rule
-from jaxcheck.results import ErrorToTruth, LeafResult
+from jaxcheck.results import ErrorToTruth, LeafResult, Sample
 
 # Element by element, an eigenvector of the other sign is as far from the truth as a wrong one.
 NOT_UNIQUE = frozenset({"eigh", "svd", "qr", "topk", "permutation"})
+SAMPLED_LEAVES = 8  # of a check: a training state may have thousands of leaves, and a person looks at a few
 NOTABLE_FLOORS = 4.0  # ten recipes drifted by at most 1.1 floors between releases: beyond four is worth a word
 
 
@@ -39,13 +41,15 @@ def judged(
 ) -> tuple[LeafResult, ...]:
     """The leaves with their verdicts against the truth and the floor that the golden holds.
 
-    `expected` is a tree of the golden: its outputs, or its gradients.
+    `expected` is a tree of the golden: its outputs, or its gradients. Those that moved furthest get a sample.
     """
     old, new = expected.by_path, actual.by_path
+    furthest = sorted((leaf for leaf in leaves if leaf.moved), key=lambda leaf: -leaf.violation_ratio)
+    sampled = {leaf.path for leaf in furthest[:SAMPLED_LEAVES]}
     return tuple(
         leaf.model_copy(update={"verdict": _verdict(leaf, None)})
         if _comparator(recipe, leaf.path) in NOT_UNIQUE
-        else _judged(leaf, golden, old[leaf.path], new[leaf.path])
+        else _judged(leaf, golden, old[leaf.path], new[leaf.path], leaf.path in sampled)
         for leaf in leaves
     )
 
@@ -64,15 +68,29 @@ def _verdict(leaf: LeafResult, errors: ErrorToTruth | None) -> Verdict:
     )
 
 
-def _judged(leaf: LeafResult, golden: Yardstick, old: Leaf, new: Leaf) -> LeafResult:
+def _judged(leaf: LeafResult, golden: Yardstick, old: Leaf, new: Leaf, sampled: bool) -> LeafResult:
     truth = golden.truth.by_path.get(leaf.path) if golden.truth else None
     errors = None
     if truth is not None and truth.shape == old.shape == new.shape:
         before = error_to_truth(old.array(), truth.array())
         after = before if leaf.bit_equal == leaf.size else error_to_truth(new.array(), truth.array())
         errors = ErrorToTruth(golden=before, actual=after)
-    update = {"verdict": _verdict(leaf, errors), "error_to_truth": errors, "floors": _floors(leaf, golden, old)}
+    update: dict[str, Any] = {
+        "verdict": _verdict(leaf, errors),
+        "error_to_truth": errors,
+        "floors": _floors(leaf, golden, old),
+        "sample": _sample(leaf, old, new, truth) if sampled else None,
+    }
     return leaf.model_copy(update=update | ({"eps": eps_of(old)} if errors else {}))
+
+
+def _sample(leaf: LeafResult, old: Leaf, new: Leaf, truth: Leaf | None) -> Sample | None:
+    """None where the two are not of one shape and dtype, and for keys: their words are no numbers to look at."""
+    before, after = old.array(), new.array()
+    if leaf.dtype.startswith("key<") or before.dtype != after.dtype or before.shape != after.shape or not before.size:
+        return None
+    exact = truth.array() if truth is not None and truth.shape == old.shape else None
+    return sample_of(before, after, leaf.tolerance, exact, leaf.worst.index if leaf.worst else None)
 
 
 def _floors(leaf: LeafResult, golden: Yardstick, old: Leaf) -> float | None:

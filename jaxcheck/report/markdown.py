@@ -7,22 +7,32 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from jaxcheck.report import words
 from jaxcheck.report.gate import Row, next_commands, rows, verdict_line
-from jaxcheck.report.safe import line
+from jaxcheck.report.safe import last_lines, line
 from jaxcheck.results import FAILURES, CheckResult, Gate, LeafResult, Run, Side
 
 ROWS_SHOWN = 200
 MOST_BYTES = 1_000_000  # GitHub takes a step summary of at most 1 MiB, and none at all of a longer one
 CUT = "\n\n**Cut here**: the report is longer than what a step summary may be. The JSON report has all of it.\n"
+FENCE = "````"  # of a code block, of which no line begins with it
+BLOCKS_SHOWN, BLOCK_LINES = 10, 12
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&@:-])")
 
 
 def markdown(run: Run) -> str:
     """The report; cut at MOST_BYTES, with a word about it."""
-    text = "\n".join(_gate(run) if isinstance(run, Gate) else _run(run)) + "\n"
+    return cut("\n".join(_gate(run) if isinstance(run, Gate) else _run(run)) + "\n", MOST_BYTES)
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many bytes of UTF-8, of whole lines and whole code blocks."""
     data = text.encode()
-    if len(data) <= MOST_BYTES:
+    if len(data) <= most:
         return text
-    return data[: MOST_BYTES - len(CUT)].decode(errors="ignore").rpartition("\n")[0] + CUT
+    lines = data[: most - len(CUT.encode())].decode(errors="ignore").split("\n")[:-1]
+    fences = [number for number, one in enumerate(lines) if one.startswith(FENCE)]
+    if len(fences) % 2:
+        lines = lines[: fences[-1]]
+    return "\n".join(lines) + CUT
 
 
 def plain(text: str) -> str:
@@ -108,12 +118,16 @@ def _run(run: Run) -> Iterator[str]:
         yield from table(("check", "status", "reason"), (_failure(result) for result in failed[:ROWS_SHOWN]))
         if failed[ROWS_SHOWN:]:
             yield f"\nand {words.count(len(failed) - ROWS_SHOWN, 'check')} more"
+    yield from _beyond(failed)
+    yield from _blocks(failed)
+    yield from _told("Next", [code(hint) for hint in dict.fromkeys(one.hint for one in failed if one.hint)][:20])
     yield from _told("Damaged goldens", [plain(text) for text in run.damaged_goldens])
     yield "\n### Recipes\n"
     recipes: dict[str, list[CheckResult]] = {}
     for result in run.results:
         recipes.setdefault(result.recipe, []).append(result)
     yield from table(("recipe", "result", "checks"), (_recipe(*item) for item in recipes.items()))
+    yield from _told("Warnings from kernels", _warned(run)[:20])
     if run.environment:
         yield "\n### Environment\n"
         facts = words.environment_facts(run.environment).items()
@@ -124,6 +138,48 @@ def _run(run: Run) -> Iterator[str]:
 
 def _failure(result: CheckResult) -> tuple[str, ...]:
     return code(result.id), result.status.value, plain(result.reason)
+
+
+def _beyond(failed: Sequence[CheckResult]) -> Iterator[str]:
+    """The worst element of each leaf beyond its tolerance, the furthest first."""
+    found = [(result, leaf) for result in failed for leaf in result.leaves if leaf.reason and leaf.worst]
+    if not found:
+        return
+    found.sort(key=lambda pair: -pair[1].violation_ratio)
+    yield "\n### Beyond tolerance\n"
+    header = ("check", "leaf", "how far", "at", "golden", "actual", "allowed", "tolerance")
+    yield from table(header, (_numbers(*pair) for pair in found[:ROWS_SHOWN]))
+    if found[ROWS_SHOWN:]:
+        yield f"\nand {words.count(len(found) - ROWS_SHOWN, 'leaf', 'leaves')} more"
+
+
+def _numbers(result: CheckResult, leaf: LeafResult) -> tuple[str, ...]:
+    worst = leaf.worst
+    assert worst
+    values = (plain(words.element(value, leaf.dtype)) for value in (worst.golden, worst.actual))
+    said = (plain(words.extent([leaf])), plain(str(list(worst.index))), *values, plain(words.measure(worst.allowed)))
+    return code(result.id), code(leaf.path), *said, plain(words.tolerance(leaf))
+
+
+def _blocks(failed: Sequence[CheckResult]) -> Iterator[str]:
+    """Tracebacks, and the last words of workers that died."""
+    texts = [(result, result.error or result.stderr) for result in failed]
+    told = [(result, last_lines(text, BLOCK_LINES)) for result, text in texts if text.strip()]
+    if not told:
+        return
+    yield "\n### Errors"
+    for result, lines in told[:BLOCKS_SHOWN]:
+        yield f"\n{code(result.id)}\n\n{FENCE}text"
+        # Four blanks before it, and a line of backticks ends no block.
+        yield from (f"    {one.lstrip()}" if one.lstrip().startswith(FENCE) else one for one in lines)
+        yield FENCE
+    if told[BLOCKS_SHOWN:]:
+        yield f"\nand {words.count(len(told) - BLOCKS_SHOWN, 'error')} more"
+
+
+def _warned(run: Run) -> list[str]:
+    seen = {(one.category, one.message): one for result in run.results for one in result.warnings}
+    return [f"{code(one.category)} {plain(one.message)} ({plain(f'{one.file}:{one.line}')})" for one in seen.values()]
 
 
 def _recipe(name: str, results: Sequence[CheckResult]) -> tuple[str, ...]:
