@@ -57,6 +57,7 @@ def test_wheel_carries_recipes_goldens_and_no_tests(wheel: Path) -> None:
     assert shipped
     assert {f"jaxcheck/shipped/goldens/{name}" for name in shipped} <= names
     assert {"jaxcheck/shipped/recipes.yaml", "jaxcheck/py.typed", "jaxcheck/kernels/while_loop.py"} <= names
+    assert {"jaxcheck/report/html/style.css", "jaxcheck/report/html/script.js"} <= names
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"jaxcheck"}
 
 

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from jaxcheck.results import CapturedWarning, CheckResult, Environment, Finding, LeafResult, Run, totals
+from jaxcheck.results import (
+    Baseline,
+    CapturedWarning,
+    CheckResult,
+    Concern,
+    Environment,
+    Finding,
+    Gate,
+    Latency,
+    LeafResult,
+    PackageChange,
+    Run,
+    Side,
+    Status,
+    totals,
+)
 
 TOLERANCE = {"rtol": 2e-6, "atol": 2e-6, "source": "recipes.yaml:12:5"}
 EVIL = "[bold red]evil[/bold red]\x1b[31m\u202e\n"
@@ -138,4 +154,122 @@ def every_status() -> Run:
         check("new", "standard", "jit", "missing", reason="there is no golden yet"),
         check("old one", "standard", "jit", "stale", reason="the arguments changed since it was blessed"),
         check("gpu-only", "standard", "jit", "skip", reason="wants backend gpu, this is cpu"),
+    )
+
+
+# All that a text can do to a terminal, a page, a table, an annotation or an XML document.
+HOSTILE = (
+    "<script>document.documentElement.dataset.evil='1'</script>",
+    "\"'><img src=x onerror=alert(1)>]]>&amp;<!--",
+    "\x1b[31mred\x1b[0m\x9b31m\x07\x08\x7f",
+    "one\ntwo\r\nthree\u2028four\n::error::injected\n````\n| a | b |",
+    "\u202eright to left\u2066\u200f",
+    "\x00\x01\x0b\x0c\ufffe\uffff",
+    "</style></title></template></textarea><style>*{display:none}</style>",
+    "[link](javascript:alert(1)) `code` **bold** | pipe | %0A,title=x::y [bold red]rich[/bold red]",
+    "long " + "x" * 10_000,
+)
+
+
+def moved(path: str = "['w']", shape: tuple[int, ...] = (8, 8), **fields: Any) -> LeafResult:
+    """Beyond its tolerance, with all that pictures are made of."""
+    size = math.prod(shape)
+    rows, columns = (1, size) if len(shape) == 1 else shape
+    by_position = tuple(tuple(10.0 ** (row + column - 4) for column in range(columns)) for row in range(rows))
+    values = tuple(float(number) for number in range(size))
+    numbers = {
+        "shape": shape,
+        "size": size,
+        "bit_equal": 0,
+        "histogram": {"0": 3, "<=1": 20, ">100": size - 24, "nonfinite": 1},
+        "error_to_truth": {"golden": 1e-7, "actual": 3e-5},
+        "eps": 1.19e-7,
+        "sample": {
+            "measure": "violation ratio",
+            "by_position": by_position,
+            "golden": values,
+            "actual": values[::-1],
+            "truth": values,
+        },
+    }
+    return beyond(path, **(numbers | fields))
+
+
+def latency(**fields: Any) -> Latency:
+    points = {"min": 1e-5, "p50": 1.2e-5, "p90": 2e-5, "p99": 3e-5, "max": 4e-5}
+    return Latency.model_validate({"samples": 50, "first": 0.1, "spread": 0.8, **points, **fields})
+
+
+def hostile() -> Run:
+    """A run in which every text is as bad as it can be."""
+    results = []
+    for text in HOSTILE:
+        tolerance = {"rtol": 1e-6, "atol": 0, "source": text}
+        worst = {"index": (1, 2), "golden": text, "actual": text, "allowed": 1e-6, "truth": text}
+        leaves = (moved(text, tolerance=tolerance, worst=worst, reason=text, dtype=text, cause="jax", because=text),)
+        results.append(
+            check(
+                text,
+                text,
+                text,
+                "fail",
+                id=text,
+                reason=text,
+                hint=text,
+                position=f"{text}:3:4",
+                leaves=leaves,
+                against={"eager": leaves},
+                findings=(Finding(kind="golden", message=text),),
+                golden=text,
+                error=text,
+                stdout=text,
+                stderr=text,
+                notes=(text,),
+                details=(text,),
+                tags=(text,),
+                warnings=(CapturedWarning(category=text, message=text, file=text, line=1),),
+                conditions={text: text},
+                latency=latency(conditions={text: text}),
+                device_kind=text,
+            )
+        )
+    every = " ".join(HOSTILE)
+    return run_of(
+        *results,
+        check("skipped", "a", "jit", "skip", reason=every),
+        jaxcheck=every,
+        command=every,
+        registry=every,
+        started=every,
+        registry_digest=every,
+        not_verified={every: every},
+        damaged_goldens=HOSTILE,
+        environment=environment(cpu=every, config={every: every}),
+    )
+
+
+def hostile_gate() -> Gate:
+    """The same of a gate."""
+    run = hostile()
+    sides = {
+        name: Side(label=" ".join(HOSTILE), environment=run.environment, totals={"fail": 1}) for name in ("from", "to")
+    }
+    known = run.model_dump(by_alias=True)
+    baseline = Baseline(status=Status.PASS, reason=" ".join(HOSTILE), latency=latency())
+    results = [
+        one.model_copy(update={"verdict": "regressed", "baseline": baseline}).model_dump() for one in run.results
+    ]
+    return Gate.model_validate(
+        known
+        | sides
+        | {
+            "verdict": "block",
+            "results": results,
+            "concerns": [
+                Concern(kind="regressed", verdict="block", message=text, checks=(text,) * 5) for text in HOSTILE
+            ],
+            "packages": [PackageChange(name=text, before=text, after=None) for text in HOSTILE],
+            "settings": HOSTILE,
+            "remarks": HOSTILE,
+        }
     )

@@ -29,7 +29,9 @@ def element(tag: str, *children: Child, **attributes: Attribute) -> Markup:
     Underscores in names are hyphens and one at the end is dropped (`class_`, `data_status`); True is an attribute
     without a value, False and None are none. Tags and names are jaxcheck's own words, everything else is escaped.
     """
-    said = "".join(_attribute(name, value) for name, value in attributes.items() if value not in (None, False))
+    said = "".join(
+        _attribute(name, value) for name, value in attributes.items() if value is not None and value is not False
+    )
     if tag in VOID:
         return Markup(f"<{tag}{said}>")
     return Markup(f"<{tag}{said}>{_inner(children)}</{tag}>")
