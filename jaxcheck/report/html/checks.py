@@ -21,6 +21,7 @@ SUMMARY_CHARACTERS = 300
 EQUAL_SHOWN = 40
 PICTURED = 200
 VALUE_CHARACTERS = 120
+TEXT_CHARACTERS = 2_000
 TITLES = (
     "truth",
     "at",
@@ -99,7 +100,7 @@ def _body(result: CheckResult, index: Index, gated: bool) -> Iterator[Child]:
     told = [finding.message for finding in result.findings] or [result.reason] * bool(result.reason)
     yield _list([*result.notes, *told, *result.details])
     if result.baseline and result.baseline.reason:
-        yield element("p", f"before: {result.baseline.status}: {result.baseline.reason}")
+        yield element("p", f"before: {result.baseline.status}: {line(result.baseline.reason, TEXT_CHARACTERS)}")
     names = ("before", "after") if gated else ("golden", "actual")
     yield _leaves("", result.leaves, names)
     yield _explained([leaf for leaf in result.leaves if leaf.moved and (result.id, leaf.path) in index.pictured])
@@ -112,11 +113,11 @@ def _body(result: CheckResult, index: Index, gated: bool) -> Iterator[Child]:
     yield _list([f"{one.category}: {one.message} ({one.file}:{one.line})" for one in result.warnings])
     if result.hint:
         yield element("p", "Next: ", element("code", result.hint), class_="hint")
-    yield element("p", " · ".join(_facts(result)), class_="dim")
+    yield element("p", " · ".join(line(text, VALUE_CHARACTERS) for text in _facts(result)), class_="dim")
 
 
 def _list(items: Sequence[str]) -> Markup | None:
-    return element("ul", [element("li", item) for item in items]) if items else None
+    return element("ul", [element("li", line(item, TEXT_CHARACTERS)) for item in items]) if items else None
 
 
 def _facts(result: CheckResult) -> Iterator[str]:
@@ -141,7 +142,9 @@ def _leaves(title: str, leaves: Sequence[LeafResult], names: tuple[str, str]) ->
     if moved:
         yield _table(moved, names)
     if equal:
-        shown = ", ".join(f"{leaf.path} {words.array_type(leaf)}" for leaf in equal[:EQUAL_SHOWN])
+        shown = ", ".join(
+            line(f"{leaf.path} {words.array_type(leaf)}", VALUE_CHARACTERS) for leaf in equal[:EQUAL_SHOWN]
+        )
         more = f" and {len(equal) - EQUAL_SHOWN:,} more" if equal[EQUAL_SHOWN:] else ""
         yield element("p", f"bit-equal: {shown}{more}", class_="dim")
 
@@ -151,9 +154,14 @@ def _explained(leaves: Sequence[LeafResult]) -> Iterator[Child]:
     for leaf in leaves:
         drawn = list(pictures(leaf))
         if leaf.because or drawn:
-            yield element("h4", leaf.path, " ", element("small", words.array_type(leaf)))
+            yield element(
+                "h4",
+                line(leaf.path, VALUE_CHARACTERS),
+                " ",
+                element("small", line(words.array_type(leaf), VALUE_CHARACTERS)),
+            )
         if leaf.because:
-            yield element("p", element("b", leaf.package or leaf.cause), f": {leaf.because}")
+            yield element("p", element("b", leaf.package or leaf.cause), f": {line(leaf.because, TEXT_CHARACTERS)}")
         if drawn:
             yield element("div", drawn, class_="pictures")
 
@@ -167,7 +175,7 @@ def _table(leaves: Sequence[LeafResult], names: tuple[str, str]) -> Markup:
     body = [
         element(
             "tr",
-            element("th", row[0], scope="row"),
+            element("th", line(row[0], VALUE_CHARACTERS), scope="row"),
             [element("td", line(row[column], VALUE_CHARACTERS), data_label=titles[column]) for column in used[1:]],
         )
         for row in rows

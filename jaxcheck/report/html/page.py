@@ -15,9 +15,11 @@ from jaxcheck.report import words
 from jaxcheck.report.gate import ORDER, next_commands, verdict_line
 from jaxcheck.report.html.checks import EXPANDED, Index, check, kind_of, severity
 from jaxcheck.report.html.elements import Child, Markup, element, join
+from jaxcheck.report.safe import line
 from jaxcheck.results import FAILURES, CheckResult, Gate, Run, Side, Status, exit_code
 
 MOST_OPEN = 10
+NAME_CHARACTERS = 120
 KINDS = (
     *(status.value for status in Status if status in FAILURES),
     *ORDER,
@@ -68,10 +70,10 @@ def _line(run: Run) -> str:
 def _header(run: Run, name: str) -> Markup:
     if isinstance(run, Gate):
         colour = {"pass": "good", "review": "warn", "block": "bad"}[run.verdict]
-        title: Child = [element("span", name, class_="what"), f"{run.from_.label} → {run.to.label}"]
+        title: Child = [element("span", name, class_="what"), f"{line(run.from_.label)} → {line(run.to.label)}"]
     else:
         colour = "good" if words.is_green(run) else "bad" if exit_code(run) in (1, 2) else "warn"
-        title = [element("span", name, class_="what"), run.registry]
+        title = [element("span", name, class_="what"), line(run.registry)]
     toggle = element("button", "Dark or light", type="button", id="theme", hidden=True)
     skip = element("a", "Skip to the checks", href="#checks", class_="skip")
     head = element("div", element("h1", title), toggle, class_="top")
@@ -92,7 +94,11 @@ def _told(title: str, items: Sequence[Child]) -> Markup | None:
     """A list under a heading, where there is anything."""
     if not items:
         return None
-    return element("section", element("h2", title), element("ul", [element("li", item) for item in items]))
+    return element(
+        "section",
+        element("h2", title),
+        element("ul", [element("li", line(item) if isinstance(item, str) else item) for item in items]),
+    )
 
 
 def _gate_summary(gate: Gate) -> Markup:
@@ -115,10 +121,12 @@ def _gate_summary(gate: Gate) -> Markup:
 def _concern(gate: Gate, number: int) -> Markup:
     concern = gate.concerns[number]
     colour = {"pass": "good", "review": "warn", "block": "bad"}[concern.verdict]
-    shown = ", ".join(concern.checks[:3]) + (f" and {len(concern.checks) - 3:,} more" if concern.checks[3:] else "")
+    shown = ", ".join(map(line, concern.checks[:3])) + (
+        f" and {len(concern.checks) - 3:,} more" if concern.checks[3:] else ""
+    )
     return join(
         element("span", concern.verdict, class_=f"status {colour}"),
-        f" {concern.message}{' (allowed)' if concern.allowed else ''}",
+        f" {line(concern.message)}{' (allowed)' if concern.allowed else ''}",
         element("div", shown, class_="dim") if shown else None,
     )
 
@@ -151,7 +159,7 @@ def _filter(results: Sequence[CheckResult], index: Index, gated: bool) -> Markup
 def _select(name: str, numbers: Mapping[str, int]) -> Markup | None:
     if len(numbers) < 2:
         return None
-    options = [element("option", text, value=number) for text, number in sorted(numbers.items())]
+    options = [element("option", line(text, NAME_CHARACTERS), value=number) for text, number in sorted(numbers.items())]
     label = name.capitalize() + " "
     return element("label", label, element("select", element("option", "all", value=""), options, name=name))
 
@@ -166,7 +174,7 @@ def _recipes(results: Sequence[CheckResult], index: Index, gated: bool) -> Itera
     for recipe, its in sorted(by_recipe.items(), key=lambda item: not grave[item[0]]):
         counts = Counter(kind_of(result, gated) for result in its)
         told = ", ".join(f"{counts[kind]:,} {kind}" for kind in dict.fromkeys(KINDS) if counts[kind])
-        head = element("h2", recipe, element("small", told))
+        head = element("h2", line(recipe, NAME_CHARACTERS), element("small", told))
         shown = [check(result, index, gated, open_=id(result) in opened) for result in its]
         yield element("section", head, shown, class_="recipe")
 
@@ -185,14 +193,21 @@ def _environment(run: Run) -> Markup:
         sides = [("", words.environment_facts(run.environment))]
     names = dict.fromkeys(name for _, facts in sides for name in facts)
     rows = [
-        element("tr", element("th", name, scope="row"), [element("td", facts.get(name, "")) for _, facts in sides])
+        element(
+            "tr",
+            element("th", line(name, NAME_CHARACTERS), scope="row"),
+            [element("td", line(facts.get(name, ""))) for _, facts in sides],
+        )
         for name in names
     ]
     if len(sides) > 1:
         rows.insert(0, element("tr", element("td"), [element("th", label, scope="col") for label, _ in sides]))
     if not isinstance(run, Gate):
         told = [(f"not verified: {name}", why) for name, why in run.not_verified.items()]
-        rows += [element("tr", element("th", name, scope="row"), element("td", why)) for name, why in told]
+        rows += [
+            element("tr", element("th", line(name, NAME_CHARACTERS), scope="row"), element("td", line(why)))
+            for name, why in told
+        ]
     table = element("div", element("table", rows), class_="scroll", tabindex=0, role="region", aria_label="Environment")
     return element("section", element("h2", "Environment"), table)
 
@@ -204,4 +219,4 @@ def _facts(side: Side) -> Mapping[str, str]:
 def _footer(run: Run) -> Markup:
     said = [f"jaxcheck {run.jaxcheck}", run.started, run.command and f"jaxcheck {run.command}"]
     digest = run.registry_digest and f"registry {run.registry_digest[:12]}"
-    return element("footer", " · ".join(text for text in (*said, digest) if text))
+    return element("footer", " · ".join(line(text) for text in (*said, digest) if text))
