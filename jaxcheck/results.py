@@ -100,15 +100,14 @@ class Sample(Model):
 
     `by_position` are the largest violation ratios in bins along the axes: one row of at most 64 for one axis, at most
     20 rows of 20 where there are more (all but the last one flattened into the rows). Where the tolerance is zero they
-    are |actual - golden| instead: `measure`. `golden`, `actual` and, where it is known, `truth` are the values of at
-    most 100 elements, evenly spread and with the worst among them; only finite real ones.
+    are |actual - golden| instead: `measure`. `golden` and `actual` are the values of at most 64 elements in six digits,
+    evenly spread and with the worst among them; only finite real ones.
     """
 
     measure: Literal["violation ratio", "difference"]
     by_position: tuple[tuple[Measure, ...], ...] = ()
     golden: tuple[float, ...] = ()
     actual: tuple[float, ...] = ()
-    truth: tuple[float, ...] = ()
 
 
 class ErrorToTruth(Model):

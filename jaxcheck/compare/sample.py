@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -13,29 +12,23 @@ from jaxcheck.compare.subject import Tolerance, ratios, wide
 from jaxcheck.results import Sample
 
 BINS, ROWS, COLUMNS = 64, 20, 20
-PAIRS = 100
-DIGITS = 3
+PAIRS = 64
+# A picture shows no more digits, and a report should not hold them.
+RATIO_DIGITS, VALUE_DIGITS = 3, 6
 
 
-def sample_of(
-    golden: Array,
-    actual: Array,
-    tolerance: Tolerance,
-    truth: Array | None = None,
-    worst: tuple[int, ...] | None = None,
-) -> Sample:
-    """A sample of two arrays of one shape and dtype, each a number; `truth` (float64, of that shape) may be known too.
+def sample_of(golden: Array, actual: Array, tolerance: Tolerance, worst: tuple[int, ...] | None = None) -> Sample:
+    """A sample of two arrays of one shape and dtype, each a number. They are read block by block.
 
-    `worst` is an element that is to be among the values. Arrays are read block by block.
+    `worst` is an element that is to be among the values.
     """
     zero = tolerance.rtol == tolerance.atol == 0
-    values = _values(golden, actual, truth, worst)
+    theirs, mine = _values(golden, actual, worst)
     return Sample(
         measure="difference" if zero else "violation ratio",
         by_position=_by_position(golden, actual, tolerance, difference=zero),
-        golden=values[0],
-        actual=values[1],
-        truth=values[2] if len(values) > 2 else (),
+        golden=theirs,
+        actual=mine,
     )
 
 
@@ -72,22 +65,18 @@ def _differences(golden: Array, actual: Array) -> Array:
     return found
 
 
-def _rounded(value: float) -> float:
-    """A picture shows no more digits, and a report should not hold them."""
-    return float(f"{value:.{DIGITS}g}")
+def _rounded(value: float, digits: int = RATIO_DIGITS) -> float:
+    return float(f"{value:.{digits}g}")
 
 
-def _values(
-    golden: Array, actual: Array, truth: Array | None, worst: tuple[int, ...] | None
-) -> tuple[tuple[float, ...], ...]:
-    """The values of some elements, of each array; of complex numbers none."""
-    arrays = [golden, actual, *([truth] if truth is not None else [])]
-    if any(not is_extended(array.dtype) and array.dtype.kind == "c" for array in arrays):
-        return ((),) * len(arrays)
+def _values(golden: Array, actual: Array, worst: tuple[int, ...] | None) -> list[tuple[float, ...]]:
+    """The values of some elements, of both; of complex numbers none."""
+    if not is_extended(golden.dtype) and golden.dtype.kind == "c":
+        return [(), ()]
     chosen = np.unique(np.linspace(0, golden.size - 1, min(golden.size, PAIRS)).astype(np.int64))
-    if worst is not None and golden.size:
+    if worst is not None:
         position = int(np.ravel_multi_index(worst, golden.shape)) if worst else 0
         chosen = np.union1d(chosen[: PAIRS - 1], [position])
-    picked: list[Any] = [array.reshape(-1)[chosen].astype(np.float64) for array in arrays]
-    finite = np.logical_and.reduce([np.isfinite(values) for values in picked])
-    return tuple(tuple(values[finite].tolist()) for values in picked)
+    picked = [array.reshape(-1)[chosen].astype(np.float64) for array in (golden, actual)]
+    finite = np.isfinite(picked[0]) & np.isfinite(picked[1])
+    return [tuple(_rounded(value, VALUE_DIGITS) for value in values[finite].tolist()) for values in picked]

@@ -79,18 +79,17 @@ def _judged(leaf: LeafResult, golden: Yardstick, old: Leaf, new: Leaf, sampled: 
         "verdict": _verdict(leaf, errors),
         "error_to_truth": errors,
         "floors": _floors(leaf, golden, old),
-        "sample": _sample(leaf, old, new, truth) if sampled else None,
+        "sample": _sample(leaf, old, new) if sampled else None,
     }
     return leaf.model_copy(update=update | ({"eps": eps_of(old)} if errors else {}))
 
 
-def _sample(leaf: LeafResult, old: Leaf, new: Leaf, truth: Leaf | None) -> Sample | None:
+def _sample(leaf: LeafResult, old: Leaf, new: Leaf) -> Sample | None:
     """None where the two are not of one shape and dtype, and for keys: their words are no numbers to look at."""
     before, after = old.array(), new.array()
     if leaf.dtype.startswith("key<") or before.dtype != after.dtype or before.shape != after.shape or not before.size:
         return None
-    exact = truth.array() if truth is not None and truth.shape == old.shape else None
-    return sample_of(before, after, leaf.tolerance, exact, leaf.worst.index if leaf.worst else None)
+    return sample_of(before, after, leaf.tolerance, leaf.worst.index if leaf.worst else None)
 
 
 def _floors(leaf: LeafResult, golden: Yardstick, old: Leaf) -> float | None:

@@ -189,7 +189,6 @@ def moved(path: str = "['w']", shape: tuple[int, ...] = (8, 8), **fields: Any) -
             "by_position": by_position,
             "golden": values,
             "actual": values[::-1],
-            "truth": values,
         },
     }
     return beyond(path, **(numbers | fields))
