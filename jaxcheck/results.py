@@ -258,6 +258,14 @@ class Environment(Model):
     packages: dict[str, str] = Field(default_factory=dict)
 
 
+class CompiledPrograms(Model):
+    """How many programs came out of the compilation cache, and how many were compiled; `off`: why it was not used."""
+
+    hits: int = 0
+    misses: int = 0
+    off: str = ""
+
+
 class Run(Model):
     """One run of a registry: what was asked for, where, and what came of every check."""
 
@@ -273,6 +281,7 @@ class Run(Model):
     sources: dict[str, str] = Field(default_factory=dict)
     environment: Environment | None = None
     not_verified: dict[str, str] = Field(default_factory=dict)
+    programs: CompiledPrograms | None = None
     interrupted: bool = False
     damaged_goldens: tuple[str, ...] = ()
     totals: dict[str, int] = Field(default_factory=dict)

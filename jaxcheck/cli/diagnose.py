@@ -82,7 +82,7 @@ def diagnose(
     from jaxcheck.diagnose.inquiry import Limits
     from jaxcheck.diagnose.ladder import SUBFOLDER
     from jaxcheck.diagnose.ladder import diagnose as diagnosing
-    from jaxcheck.gate.environments import cache_folder
+    from jaxcheck.execution.cache import cache_folder
     from jaxcheck.gate.gate import Conduct
     from jaxcheck.gate.gate import Project as Place
     from jaxcheck.report.formats import check_diagnosis_suffix

@@ -44,6 +44,7 @@ def run(
     repeat: opt.Repeat = 1,
     latency: opt.Samples = 0,
     deprecations: opt.Deprecations = None,
+    no_cache: opt.NoCache = False,
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     state: opt.StateFolder = None,
@@ -79,6 +80,7 @@ def run(
                 deprecations=deprecations,
                 saving=saving,
                 gate=saving is not None,
+                compiled=opt.compiled_programs(_why_uncached(no_cache, saving is not None, latency)),
                 command=" ".join(sys.argv[1:]),
                 report=report,
             )
@@ -88,6 +90,12 @@ def run(
     project.state.save(result)
     deliver(result, output or [], -1 if quiet else verbose)
     raise typer.Exit(int(exit_code(result)))
+
+
+def _why_uncached(no_cache: bool, saved: bool, latency: int) -> str:
+    """Numbers of a gate owe nothing to an earlier run, and a latency has a compile time beside it."""
+    told = {"--no-cache": no_cache, "--save": saved, "--latency": bool(latency)}
+    return ", ".join(option for option, given in told.items() if given)
 
 
 @contextmanager

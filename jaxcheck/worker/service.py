@@ -77,19 +77,32 @@ class Prepared:
 class Service:
     def __init__(self) -> None:
         self.clock = internals.CompileClock()
+        self.programs = internals.CompiledPrograms()
         self.prepared: dict[str, Prepared] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The reply; `programs` in it counts what came out of the compilation cache meanwhile."""
         op = request.pop("op")
         if op in walks.WALKS:
-            return self._walked(op, **request)
-        method: Callable[..., dict[str, Any]] = getattr(self, op)
-        return method(**request)
+            reply = self._walked(op, **request)
+        else:
+            method: Callable[..., dict[str, Any]] = getattr(self, op)
+            reply = method(**request)
+        return {**reply, "programs": self.programs.taken()}
 
     def start(
-        self, backend: str | None, devices: int | None, x64: bool, paths: list[str], cores: int | None = None
+        self,
+        backend: str | None,
+        devices: int | None,
+        x64: bool,
+        paths: list[str],
+        cores: int | None = None,
+        compiled: str | None = None,
     ) -> dict[str, Any]:
-        """Starts the backend; the reply holds the environment, or why there is none."""
+        """Starts the backend; the reply holds the environment, or why there is none.
+
+        `compiled` is the folder in which compiled programs are kept, those of each environment apart.
+        """
         import jax
 
         sys.path[:0] = paths
@@ -104,7 +117,10 @@ class Service:
                 jax.devices(backend)
                 if jax.default_backend() != jax.devices(backend)[0].platform:
                     return self._unavailable(f"JAX runs on {jax.default_backend()} here", backend)
-            return {"environment": environment.describe(), "backends": internals.backends()}
+            described = environment.describe()
+            if compiled:
+                self.programs.keep_in(os.path.join(compiled, environment.digest(described)))
+            return {"environment": described, "backends": internals.backends()}
         except Exception as error:  # JAX raises RuntimeError, AssertionError and others when a backend cannot start
             return self._unavailable(describe(error), backend)
 
