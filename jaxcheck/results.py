@@ -290,6 +290,14 @@ class Shard(Model):
     plan: dict[str, int] = Field(default_factory=dict)
 
 
+class CompiledPrograms(Model):
+    """How many programs came out of the compilation cache, and how many were compiled; `off`: why it was not used."""
+
+    hits: int = 0
+    misses: int = 0
+    off: str = ""
+
+
 class Run(Model):
     """One run of a registry: what was asked for, where, and what came of every check."""
 
@@ -306,6 +314,7 @@ class Run(Model):
     sources: dict[str, str] = Field(default_factory=dict)
     environment: Environment | None = None
     not_verified: dict[str, str] = Field(default_factory=dict)
+    programs: CompiledPrograms | None = None
     interrupted: bool = False
     damaged_goldens: tuple[str, ...] = ()
     totals: dict[str, int] = Field(default_factory=dict)
@@ -447,7 +456,8 @@ class DiagnosedStep(Model):
     (`bound` is what its operation is allowed); `inherited` the relative error that came in with its inputs, and
     `amplification` by how much it grew them. `worst` are the values in and out where the error is largest; `before`
     and `after` the local errors in two versions, where `local` is how far they are apart; `rewritten` are
-    equations of which the other version has others: `old | new`.
+    equations of which the other version has others: `old | new`. `effect`, of equations that the outcome hangs on, is
+    how far one ULP on its outputs moves the output `leaf`, in eps of that leaf's largest element.
     """
 
     n: int
@@ -469,11 +479,14 @@ class DiagnosedStep(Model):
     before: Measure | None = None
     after: Measure | None = None
     rewritten: str = ""
+    effect: Measure | None = None
+    leaf: str = ""
 
 
 class DiagnosedScope(Model):
     """A scope of the kernel: how many equations ran in it, the local error that weighs most (in eps), the largest
-    error that came in, and what stands out in it. `depth` is its place in the tree."""
+    error that came in, and what stands out in it. `depth` is its place in the tree; `effect` the largest that one ULP
+    on one of its equations has on an output (in eps; None where none was moved)."""
 
     scope: str
     depth: int
@@ -481,6 +494,30 @@ class DiagnosedScope(Model):
     local: Measure
     error: Measure
     kinds: tuple[Literal["origin", "amplifier", "flip"], ...] = ()
+    effect: Measure | None = None
+
+
+class DiagnosedFusion(Model):
+    """The first equation whose value inside the compiled function is another than by itself.
+
+    `side` is where it was read: the environment's label. `error` is how far off it is, in eps of its largest element;
+    `fusion` and `hlo` the fused computation that it went into (empty where it is in none). `stable`: twice the same
+    value; `confirmed`: the equation before it was read as well and is right; `repeatable`: every call of the compiled
+    function gives the same outputs. `perturbed` readings were left out: to read them changed the outputs.
+    """
+
+    side: str
+    primitive: str
+    scope: str = ""
+    file: str = ""
+    line: int = 0
+    fusion: str = ""
+    hlo: str = ""
+    error: Measure
+    stable: bool
+    confirmed: bool
+    repeatable: bool
+    perturbed: int = 0
 
 
 class DiagnosedKnob(Model):
@@ -537,7 +574,8 @@ class Diagnosis(Model):
     """Where a check that differs began to: the ladder, its verdict, and the equations that tell most.
 
     `before` and `environment` are the two places (the same where modes are compared); `leaves` the outputs compared;
-    `partial` says why the walk did not reach the end.
+    `partial` says why the walk did not reach the end. `compiled` is what was found inside the compiled function, and
+    `sensitive` the equations that the outcome hangs on most, the first the most.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -559,6 +597,8 @@ class Diagnosis(Model):
     scopes: tuple[DiagnosedScope, ...] = ()
     equations: int = 0
     knobs: tuple[DiagnosedKnob, ...] = ()
+    compiled: DiagnosedFusion | None = None
+    sensitive: tuple[DiagnosedStep, ...] = ()
     partial: str = ""
     repro: str = ""
     remarks: tuple[str, ...] = ()

@@ -81,8 +81,8 @@ def bisect(
     ends is searched for, over runs that they share; the same command again goes on where it was stopped. Exit 0 where
     the release was found for all that moved, 1 where nothing moved or it cannot be told, 4 where an end cannot be had.
     """
+    from jaxcheck.execution.cache import cache_folder
     from jaxcheck.gate import bisect as bisecting
-    from jaxcheck.gate.environments import cache_folder
     from jaxcheck.gate.gate import Conduct
     from jaxcheck.gate.gate import Project as Place
     from jaxcheck.gate.laboratory import Axis

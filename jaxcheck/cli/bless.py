@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,6 +52,7 @@ def bless(
     backend: opt.Backend = None,
     jobs: opt.Jobs = None,
     timeout: opt.Timeout = None,
+    no_cache: opt.NoCache = False,
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     state: opt.StateFolder = None,
@@ -71,7 +73,8 @@ def bless(
     project = opt.open_project(registry, goldens, state, shipped)
     project.state.prepare()
     selection = opt.selection_of(names, tag, k)
-    run = run_for_blessing(project, selection, backend, jobs, timeout, everything)
+    compiled = opt.compiled_programs("--no-cache" if no_cache else "")
+    run = run_for_blessing(project, selection, backend, jobs, timeout, everything, compiled)
     assert run.environment is not None
     candidates = candidates_of(project)
     here = run.environment.backend
@@ -79,7 +82,7 @@ def bless(
         allowed |= {"backend"}
     facts = facts_of(run, candidates, project.goldens, here)
     decisions = [(fact, decide(fact, everything=everything, allowed=allowed)) for fact in facts]
-    known = truth_of(project, decisions, backend, jobs) if truth else {}
+    known = truth_of(project, decisions, backend, jobs, compiled) if truth else {}
     decisions = held_back(decisions, known, allowed)
     blessing = blessing_of(reason or "", who, Path(project.registry.root))
     own = here if for_backend else None
@@ -176,6 +179,7 @@ def run_for_blessing(
     jobs: int | None,
     timeout: float | None,
     everything: bool,
+    compiled: Path | str,
 ) -> Run:
     """The last run where it is fresh, so that the bytes that were looked at are blessed; else a new one."""
     from jaxcheck.cli.run import progress
@@ -195,6 +199,7 @@ def run_for_blessing(
             timeout=timeout,
             all_modes=True,
             keep_all=everything,
+            compiled=compiled,
             command=" ".join(sys.argv[1:]),
             report=report,
         )
@@ -208,7 +213,11 @@ def run_for_blessing(
 
 
 def truth_of(
-    project: Project, decisions: list[tuple[CaseFacts, Decision]], backend: str | None, jobs: int | None
+    project: Project,
+    decisions: list[tuple[CaseFacts, Decision]],
+    backend: str | None,
+    jobs: int | None,
+    compiled: Path | str,
 ) -> dict[tuple[str, str], Known]:
     """The truth and the noise floor of every case that is about to be blessed."""
     from jaxcheck.execution.run import launch_for
@@ -221,6 +230,7 @@ def truth_of(
     if not chosen:
         return {}
     launch = launch_for(project.registry, backend)
+    launch = replace(launch, compiled=str(compiled) if isinstance(compiled, Path) else None)
     with project.state.scratch() as scratch:
         return gather(project.registry, chosen, candidates_of(project), launch, scratch, jobs)
 

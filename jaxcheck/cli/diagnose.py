@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jaxcheck.results import Diagnosis
 
 BUDGET = "Budget"
+SAID = 60  # characters of what is being done, beside the bar
 _CHECK = re.compile(r"(?P<recipe>[^\[\]*?]+?)::(?P<case>[^\[\]*?]+?)(\[(?P<mode>[^\[\]]+)\])?")
 
 Check = Annotated[
@@ -43,6 +44,14 @@ Seconds = Annotated[
     float | None,
     typer.Option("--time", min=1.0, help="Seconds; what is known by then is the answer.", rich_help_panel=BUDGET),
 ]
+Sensitive = Annotated[
+    bool,
+    typer.Option(
+        "--sensitivity/--no-sensitivity",
+        help="Measure which equations the outcome hangs on (some seconds).",
+        rich_help_panel=BUDGET,
+    ),
+]
 Output = Annotated[list[Path] | None, typer.Option("-o", "--output", help="Also write the report to a file (.json).")]
 
 
@@ -53,6 +62,7 @@ def diagnose(
     save_repro: SaveRepro = None,
     max_equations: MostEquations = None,
     time: Seconds = None,
+    sensitivity: Sensitive = True,
     backend: opt.Backend = None,
     timeout: opt.Timeout = None,
     registry: opt.RegistryFile = None,
@@ -72,7 +82,7 @@ def diagnose(
     from jaxcheck.diagnose.inquiry import Limits
     from jaxcheck.diagnose.ladder import SUBFOLDER
     from jaxcheck.diagnose.ladder import diagnose as diagnosing
-    from jaxcheck.gate.environments import cache_folder
+    from jaxcheck.execution.cache import cache_folder
     from jaxcheck.gate.gate import Conduct
     from jaxcheck.gate.gate import Project as Place
     from jaxcheck.report.formats import check_diagnosis_suffix
@@ -84,11 +94,10 @@ def diagnose(
     project = opt.open_project(registry, goldens, state, shipped)
     project.state.prepare()
     place = Place(project.registry, project.goldens, project.state.folder / SUBFOLDER)
-    with progress() as climb:
-        say = (lambda text: None) if sys.stderr.isatty() else opt.say
+    with progress() as (climb, say):
         conduct = Conduct(backend=backend, jobs=1, timeout=timeout, command=" ".join(sys.argv[1:]), say=say)
         question = Question(place, recipe, case, named, against, conduct, cache_folder())
-        found = diagnosing(question, Limits(max_equations, time), save_repro, climb)
+        found = diagnosing(question, Limits(max_equations, time, sensitivity), save_repro, climb)
     _deliver(found, output or [], -1 if quiet else verbose)
 
 
@@ -129,20 +138,25 @@ def _installed(package: str) -> bool:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """A bar on stderr where that is a terminal; yields what is told of each rung."""
+def progress() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """A bar on stderr where that is a terminal. Yields what is told of each rung, and what of the steps within one."""
     if not sys.stderr.isatty():
-        yield lambda rung: None
+        yield (lambda rung: None), opt.say
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from jaxcheck.diagnose.rungs import RUNGS
+    from jaxcheck.diagnose.ladder import STAGES
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting JAX", total=len(RUNGS) + 1)
-        yield lambda rung: bar.update(task, advance=1, description=rung[:40].replace("[", r"\["))
+        task = bar.add_task("starting JAX", total=STAGES)
+
+        def climb(rung: str) -> None:
+            bar.update(task, advance=1, description=escape(rung[:SAID]))
+
+        yield climb, lambda text: bar.update(task, description=escape(text[:SAID]))
 
 
 def _deliver(found: Diagnosis, output: list[Path], verbosity: int) -> NoReturn:

@@ -69,7 +69,7 @@ def doctor(
 def show_environments(keys: list[str], prune: bool, older_than: float | None) -> None:
     from jaxcheck.cli.environments import list_environments, prune_environments
     from jaxcheck.errors import UsageError
-    from jaxcheck.gate.environments import cache_folder
+    from jaxcheck.execution.cache import cache_folder
 
     if older_than is not None and not prune:
         raise UsageError(

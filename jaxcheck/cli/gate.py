@@ -82,8 +82,9 @@ def gate(
     4 where an environment cannot be had. The goldens are not touched.
     """
     from jaxcheck.errors import NothingVerified
+    from jaxcheck.execution.cache import cache_folder
     from jaxcheck.gate import gate as gating
-    from jaxcheck.gate.environments import Wanted, cache_folder, provide
+    from jaxcheck.gate.environments import Wanted, provide
     from jaxcheck.registry.select import selected_recipes
     from jaxcheck.report.formats import check_suffix
 

@@ -82,6 +82,15 @@ Repeat = Annotated[
         "--repeat", envvar="JAXCHECK_REPEAT", min=1, help="Calls a check; their bits must agree.", rich_help_panel=HOW
     ),
 ]
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache",
+        envvar="JAXCHECK_NO_CACHE",
+        help="Compile every program anew, and keep none for the next run.",
+        rich_help_panel=HOW,
+    ),
+]
 Deprecations = Annotated[
     Literal["note", "error"] | None,
     typer.Option(
@@ -179,6 +188,20 @@ def last_failed_ids(state: State) -> tuple[str, ...]:
         reason = "nothing failed in the last run" if run else f"there is no last run in {state.folder}"
         raise NothingVerified(f"--last-failed selects nothing: {reason}", hint="jaxcheck run")
     return failed
+
+
+def compiled_programs(off: str) -> Path | str:
+    """The folder that compiled programs are kept in; or why there is none: `off`, or a cache that cannot be written,
+    which costs time and not the run."""
+    from jaxcheck.errors import UsageError
+    from jaxcheck.execution import cache
+
+    if off:
+        return off
+    try:
+        return cache.compiled_programs()
+    except UsageError as error:
+        return str(error)
 
 
 def say(text: str) -> None:

@@ -60,6 +60,7 @@ def run(
     repeat: opt.Repeat = 1,
     latency: opt.Samples = 0,
     deprecations: opt.Deprecations = None,
+    no_cache: opt.NoCache = False,
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     state: opt.StateFolder = None,
@@ -97,6 +98,7 @@ def run(
                 saving=saving,
                 gate=saving is not None,
                 sharding=sharding,
+                compiled=opt.compiled_programs(_why_uncached(no_cache, saving is not None, latency)),
                 command=" ".join(sys.argv[1:]),
                 report=report,
             )
@@ -121,6 +123,12 @@ def sharding_of(shard: str | None, durations: Path | None, save: Path | None) ->
     if save:
         raise UsageError("--save keeps whole runs: a part of one cannot be compared", hint="leave --shard out")
     return parse_shard(shard, seconds_by_recipe(read_run(durations).results) if durations else None)
+
+
+def _why_uncached(no_cache: bool, saved: bool, latency: int) -> str:
+    """Numbers of a gate owe nothing to an earlier run, and a latency has a compile time beside it."""
+    told = {"--no-cache": no_cache, "--save": saved, "--latency": bool(latency)}
+    return ", ".join(option for option, given in told.items() if given)
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxcheck.diagnose import sentences
 from jaxcheck.diagnose.asking import Asker
+from jaxcheck.diagnose.compiled import fusion_of
 from jaxcheck.diagnose.ends import End, Ends
 from jaxcheck.diagnose.trace import Trace
 from jaxcheck.execution.comparison import Comparison
@@ -19,17 +21,23 @@ from jaxcheck.execution.run import needs_of
 from jaxcheck.gate.programs import Difference, Program, compare_programs
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.registry.model import GRADIENT
-from jaxcheck.results import DiagnosedKnob, Environment, LeafResult
+from jaxcheck.results import DiagnosedFusion, DiagnosedKnob, Environment, LeafResult
 
 GRACE = 60.0  # seconds beyond a walk's own limit: starting JAX, tracing
+TRIALS = (
+    3  # calls that must all agree before a divergence is gone: memory that was never written may be right by chance
+)
+TIME_UP = "the time that was given (--time) is up"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a walk may go: equations (None: all) and seconds for the whole diagnosis (None: no limit)."""
+    """How far a walk may go: equations (None: all) and seconds for the whole diagnosis (None: no limit); and whether
+    what the outcome hangs on is measured."""
 
     equations: int | None = None
     seconds: float | None = None
+    sensitivity: bool = True
 
 
 class Window(NamedTuple):
@@ -109,22 +117,54 @@ class Inquiry:
         patience = (self.left() or self.timeout) + GRACE
         request = {"mode": self.mode, "stored": self.stored, **limits}
         if not self.question.of_versions:
-            folder = self._made("walk")
+            folder = self.made("walk")
             return Trace.from_reply(self.now.of_case("walk", self.case, timeout=patience, folder=folder, **request))
-        folder = self._made("recorded")
+        folder = self.made("recorded")
         stored = str(self.ends.before.stored) if self.ends.before.stored else self.stored
         given = {**request, "stored": stored}
         recorded = self.before.of_case("record", self.case, timeout=patience, folder=folder, **given)
         if recorded.get("reason"):
             return Trace(reason=f"the old program cannot be recorded: {recorded['reason']}")
-        place = self._made("replayed")
+        place = self.made("replayed")
         asked = {**request, "recording": recorded.get("recording", folder), "folder": place}
         return Trace.from_reply(self.now.of_case("replay_steps", self.case, timeout=patience, **asked))
 
-    def _made(self, name: str) -> str:
+    def made(self, name: str) -> str:
+        """A folder for what a worker writes."""
         place = self.folder / name
         place.mkdir(parents=True, exist_ok=True)
         return str(place)
+
+    @cached_property
+    def apart(self) -> tuple[End, str] | None:
+        """The side on which the compiled and the plain call differ, this one first, and by how much; None where they
+        have the same bits, or one of them gave nothing."""
+        for end in (self.ends.now, self.ends.before) if self.question.of_versions else (self.ends.now,):
+            eager, jit = (end.outputs.get(mode) for mode in ("eager", "jit"))
+            if eager is not None and jit is not None:
+                leaves = self.compare(eager, jit, "eager")
+                if not leaves or any(leaf.moved for leaf in leaves):
+                    return end, sentences.moved(leaves) or "another tree of outputs"
+        return None
+
+    @cached_property
+    def compiled(self) -> DiagnosedFusion | str:
+        """The first equation that is another inside the compiled function; or why it is not known."""
+        if self.apart is None:
+            return "the compiled and the plain call do not differ"
+        if self.late:
+            return TIME_UP
+        self.say("inside the compiled function: reading intermediate values")
+        end, seconds = self.apart[0], self.left() or self.timeout
+        asker = self.now if end is self.ends.now else self.before
+        request = {"mode": "jit", "stored": str(end.stored) if end.stored else None, "seconds": seconds}
+        return fusion_of(asker.of_case("inside", self.case, timeout=seconds + GRACE, **request), end.label)
+
+    @property
+    def read_inside(self) -> DiagnosedFusion | None:
+        """The same as far as somebody asked, and it is known."""
+        found = vars(self).get("compiled")
+        return found if isinstance(found, DiagnosedFusion) else None
 
     @cached_property
     def programs(self) -> Difference | str:
@@ -198,16 +238,22 @@ class Inquiry:
         """
         with ExitStack() as stack:
             worker = asker or stack.enter_context(self.asker(self.ends.now, f"{name}-now", needs, config))
-            actual = self._outputs(worker, self.mode, self.ends.now)
-            if self.question.of_modes:
-                expected = self._outputs(worker, self.question.against, self.ends.now)
-            elif self.question.of_versions:
+            other: Asker | None = None
+            if self.question.of_versions:
                 other = stack.enter_context(self.asker(self.ends.before, f"{name}-before", needs, config))
-                expected = self._outputs(other, self.mode, self.ends.before)
-            else:
-                expected = self.ends.expected or "there is nothing to compare with"
-            still = self.still(expected, actual)
+            for _ in range(TRIALS):
+                still = self.still(self._expected(worker, other), self._outputs(worker, self.mode, self.ends.now))
+                if isinstance(still, str) or still[0] or self.late:
+                    break
             return still if isinstance(still, str) else still[0]
+
+    def _expected(self, worker: Asker, other: Asker | None) -> Tree | str:
+        """What this side's outputs are held against in a trial; `other` is the other environment's worker."""
+        if self.question.of_modes:
+            return self._outputs(worker, self.question.against, self.ends.now)
+        if other is not None:
+            return self._outputs(other, self.mode, self.ends.before)
+        return self.ends.expected or "there is nothing to compare with"
 
     def _outputs(self, asker: Asker, mode: str, end: End) -> Tree | str:
         found = asker.outputs(self.case, mode, str(end.stored) if end.stored else None)

@@ -12,7 +12,9 @@ from jaxcheck.diagnose import sentences
 from jaxcheck.diagnose.ends import Ends, Question, ends_of
 from jaxcheck.diagnose.inquiry import Inquiry, Limits
 from jaxcheck.diagnose.repro import save_repro
-from jaxcheck.diagnose.rungs import FAIR, RUNGS, Row, skipped, verdict
+from jaxcheck.diagnose.rungs import FAIR, RUNGS
+from jaxcheck.diagnose.rungs.row import Row, skipped, verdict
+from jaxcheck.diagnose.sensitivity import Sensitivity, measured
 from jaxcheck.diagnose.trace import Trace
 from jaxcheck.errors import NothingVerified, UsageError
 from jaxcheck.execution.state import State
@@ -20,6 +22,7 @@ from jaxcheck.results import Diagnosis, DiagnosisRung, DiagnosisVerdict
 
 SUBFOLDER = "diagnose"
 NOTHING = "nothing diverges"
+STAGES = len(RUNGS) + 2  # what `climb` is told of: running, each rung, sensitivity
 FAIR_RUNGS = frozenset(name for name, _ in RUNGS[:FAIR])
 
 
@@ -36,15 +39,16 @@ def diagnose(
     ends = ends_of(question)
     with State(question.project.folder / "state").scratch() as scratch, Inquiry(ends, scratch, limits) as inquiry:
         rows = climbed(inquiry, climb)
-        final = concluded(rows, ends, inquiry.walked if _walked(inquiry) else None)
-        trace = inquiry.walked if _walked(inquiry) else Trace()
-        if question.against == "truth" and trace.reason and not ends.leaves:
+        trace = inquiry.walked if _walked(inquiry) else None
+        final = concluded(rows, ends, trace)
+        if question.against == "truth" and trace and trace.reason and not ends.leaves:
             raise NothingVerified(
                 f"{question.recipe}::{question.case} has no truth to be held against: {trace.reason}",
                 hint="give the recipe a `reference:`, or --against golden",
             )
+        hanging = hangs_on(inquiry, trace, final, climb)
+        trace = trace or Trace()
         saved, remark = save_repro(inquiry, trace, final, repro)
-        environment, before = ends.now.environment, ends.before.environment
         return Diagnosis(
             jaxcheck=jaxcheck.__version__,
             command=question.conduct.command,
@@ -57,17 +61,29 @@ def diagnose(
             against=question.against,
             verdict=final,
             ladder=tuple(DiagnosisRung(rung=row.rung, status=row.status, finding=row.finding) for row in rows),
-            environment=environment,
-            before=before,
+            environment=ends.now.environment,
+            before=ends.before.environment,
             leaves=ends.leaves,
             steps=trace.telling(),
-            scopes=trace.tree(),
+            scopes=trace.tree(hanging.effects),
             equations=trace.count,
             knobs=tuple(inquiry.knobs),
+            compiled=inquiry.read_inside,
+            sensitive=hanging.steps,
             partial=trace.partial,
             repro=saved,
-            remarks=tuple(filter(None, [remark])),
+            remarks=tuple(filter(None, [hanging.remark, remark])),
         )
+
+
+def hangs_on(
+    inquiry: Inquiry, trace: Trace | None, final: DiagnosisVerdict, climb: Callable[[str], None]
+) -> Sensitivity:
+    """What the outcome hangs on, where it is wanted, something diverges and the equations were walked."""
+    climb("sensitivity")
+    if not inquiry.limits.sensitivity or final.kind == "none" or trace is None or trace.reason:
+        return Sensitivity()
+    return measured(inquiry)
 
 
 def _check_named(question: Question) -> None:

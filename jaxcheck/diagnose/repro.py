@@ -17,7 +17,7 @@ def save_repro(inquiry: Inquiry, trace: Trace, verdict: DiagnosisVerdict, folder
         return "", ""
     step = _step_of(trace, verdict)
     if step is None:
-        return "", "--save-repro: no equation is to blame, so there is nothing to write"
+        return "", "--save-repro: no equation is to blame by itself, so there is nothing to write"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -34,5 +34,7 @@ def save_repro(inquiry: Inquiry, trace: Trace, verdict: DiagnosisVerdict, folder
 
 def _step_of(trace: Trace, verdict: DiagnosisVerdict) -> DiagnosedStep | None:
     """The step that the verdict names."""
+    if verdict.kind in ("fusion", "mode"):  # right by itself: a script of it would show nothing
+        return None
     found = (step for step in trace.telling() if step.primitive == verdict.primitive and step.scope == verdict.scope)
     return next((step for step in found if step.iteration == verdict.iteration), None)

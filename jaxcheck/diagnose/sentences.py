@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
+from jaxcheck.diagnose.compiled import left_out_words, step_of_fusion
 from jaxcheck.diagnose.ends import Ends
 from jaxcheck.diagnose.scopes import is_gradient, labels
-from jaxcheck.results import DiagnosedKnob, DiagnosedStep, LeafResult
+from jaxcheck.results import DiagnosedFusion, DiagnosedKnob, DiagnosedStep, LeafResult
 
 INFINITE = 1e300
 LISTED = 4
@@ -81,6 +82,28 @@ def amplifier(step: DiagnosedStep) -> str:
 def flip(step: DiagnosedStep) -> str:
     hangs = "a branch, a loop's end or an integer hangs on the last digits"
     return f"{where(step)} goes another way than the exact values would: {hangs}"
+
+
+def inside(found: DiagnosedFusion) -> str:
+    """first at `exp` in `forward` (model.py:41), inside fusion `fused_computation` (12 eps off)."""
+    at = f"inside fusion `{found.fusion}`" if found.fusion else "in no fusion that is named after it"
+    off = "NaN, infinity or an integer disagrees" if found.error >= INFINITE else f"{number(found.error)} eps off"
+    return f"first at {where(step_of_fusion(found))}, {at} ({off})"
+
+
+def readings(found: DiagnosedFusion) -> str:
+    """How far the readings can be trusted."""
+    before = "confirmed: what is before it is right"
+    said = [before if found.confirmed else "not confirmed: what is before it cannot be read"]
+    if not found.repeatable:
+        said.append("every call gives other values")
+    elif not found.stable:
+        said.append("read twice, it gave two values")
+    else:
+        said.append("the same at every call")
+    if found.perturbed:
+        said.append(left_out_words(found.perturbed))
+    return ", ".join(said)
 
 
 def within(step: DiagnosedStep) -> str:

@@ -19,7 +19,7 @@ from jaxcheck.results import DiagnosedScope, DiagnosedStep
 KEPT = 64  # of each kind; the shown ones are fewer
 SHOWN = 3
 WEIGHT = 10.0  # an origin whose excess is so many times less than the worst one's is not what made the outcome
-MEASURES = ("local", "bound", "inherited", "amplification", "before", "after")
+MEASURES = ("local", "bound", "inherited", "amplification", "before", "after", "effect")
 
 
 def read_steps(path: Path) -> Iterator[DiagnosedStep]:
@@ -108,7 +108,7 @@ class Trace:
         except (OSError, ValueError) as error:
             return cls(reason=f"the steps cannot be read: {str(error).splitlines()[0]}")
         trace.partial = str(reply.get("partial") or "")
-        trace.outputs = {str(path): _measure(value) for path, value in (reply.get("outputs") or {}).items()}
+        trace.outputs = {str(path): measure(value) for path, value in (reply.get("outputs") or {}).items()}
         program = reply.get("program")
         trace.facts = program if isinstance(program, Mapping) else {"program": program} if program else {}
         return trace
@@ -145,8 +145,8 @@ class Trace:
         chosen = [*first, *self.origins[:SHOWN], *self.flips[:SHOWN], *self.amplifiers[:SHOWN], *worst[:SHOWN]]
         return tuple(sorted({step.n: step for step in reversed(chosen)}.values(), key=lambda step: step.n))
 
-    def tree(self) -> tuple[DiagnosedScope, ...]:
-        """The scopes in the order of the program, each before those inside it."""
+    def tree(self, effects: Mapping[tuple[str, ...], float] | None = None) -> tuple[DiagnosedScope, ...]:
+        """The scopes in the order of the program, each before those inside it. `effects` {place: what hangs on it}."""
         return tuple(
             DiagnosedScope(
                 scope="/".join(where),
@@ -155,6 +155,7 @@ class Trace:
                 local=total.worst.local if total.worst else 0.0,
                 error=total.error,
                 kinds=tuple(sorted(total.kinds)),  # type: ignore[arg-type]
+                effect=(effects or {}).get(where),
             )
             for where, total in _depth_first(self.places)
         )
@@ -184,6 +185,7 @@ def _depth_first(places: Mapping[tuple[str, ...], Sum]) -> Iterator[tuple[tuple[
     yield from below(())
 
 
-def _measure(value: Any) -> float:
+def measure(value: Any) -> float:
+    """A number of the worker's: NaN, an error against a value that is none, is the largest there is."""
     number = float(value)
     return number if math.isfinite(number) else sys.float_info.max

@@ -43,6 +43,7 @@ class Launch:
 
     `harness` is a folder that holds this jaxcheck and nothing else, for interpreters that have none of their own.
     Without `cache`, JAX's persistent compilation cache is off: it has given one version the executables of another.
+    `compiled` is a folder for it, in which each environment has one of its own; None leaves it to the user's settings.
     """
 
     python: str = sys.executable
@@ -50,6 +51,7 @@ class Launch:
     paths: tuple[str, ...] = ()
     harness: str | None = None
     cache: bool = True
+    compiled: str | None = None
 
     def environment(self, needs: Needs) -> dict[str, str]:
         env = dict(os.environ)

@@ -8,6 +8,7 @@ import queue
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from typing import Generic, TypeVar
 
 import jaxcheck
 from jaxcheck.errors import Unavailable
+from jaxcheck.execution.cache import trim
 from jaxcheck.execution.conduct import Assignment, Conducted, conduct, without_worker
 from jaxcheck.execution.process import Launch, Needs, WorkerProcess
 from jaxcheck.execution.saved import GOLDENS, SavedRun, Saving
@@ -26,7 +28,7 @@ from jaxcheck.execution.state import State
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Deprecations, Recipe, Registry
 from jaxcheck.registry.select import Selection, selected_recipes
-from jaxcheck.results import CheckResult, Environment, Run, Status, totals
+from jaxcheck.results import CheckResult, CompiledPrograms, Environment, Run, Status, totals
 
 KNOWN_BACKENDS = ("cpu", "gpu", "tpu")
 CHECKS_A_WORKER = 24
@@ -38,7 +40,8 @@ class Options:
 
     `python` is the interpreter of the workers (None: this one), `saving` takes all that the run produces, `inputs` is
     an earlier saved run whose inputs are taken for cases that no golden has. For a `gate`, recipes that ask for it run
-    whatever their `when:` says, and nothing comes out of a compilation cache. `sharding` leaves recipes to others.
+    whatever their `when:` says, and nothing comes out of a compilation cache. `sharding` leaves recipes to others;
+    `compiled` is the folder for that cache, or why there is none.
     """
 
     backend: str | None = None
@@ -54,6 +57,7 @@ class Options:
     inputs: SavedRun | None = None
     gate: bool = False
     sharding: Sharding | None = None
+    compiled: Path | str = ""
     command: str = ""
     report: Callable[[CheckResult], None] = field(default=lambda result: None)
 
@@ -112,9 +116,12 @@ def execute(
             report=options.report,
         )
         launch = launch_for(registry, options.backend, state, options.python)
-        launch = replace(launch, cache=not options.gate)
+        compiled = options.compiled if isinstance(options.compiled, Path) and not options.gate else None
+        launch = replace(launch, cache=not options.gate, compiled=str(compiled) if compiled else None)
         crew = Crew(launch, recipes, partial(_conduct, work), spare)
         crew.run(options.jobs or default_jobs(recipes))
+    if compiled:
+        trim(compiled)
     done = [crew.done[recipe.name] for recipe in recipes if recipe.name in crew.done]
     results = [result for one in done for result in one.results]
     environment = crew.environment
@@ -131,6 +138,7 @@ def execute(
         sources={path: digest for one in done for path, digest in one.sources.items()},
         environment=environment,
         not_verified=not_verified(environment, crew.backends),
+        programs=CompiledPrograms(off=str(options.compiled)) if compiled is None else crew.programs,
         interrupted=crew.interrupted,
         damaged_goldens=tuple(text for one in done for text in one.damaged),
         totals=totals(results),
@@ -209,6 +217,12 @@ class Crew(Generic[T]):
             thread.join()
         if failure:
             raise failure
+
+    @property
+    def programs(self) -> CompiledPrograms:
+        """What all of its workers took out of the compilation cache, and compiled."""
+        counts = sum((session.programs for session in self._sessions), Counter())
+        return CompiledPrograms(hits=counts["hits"], misses=counts["misses"])
 
     def _stop(self) -> None:
         with self._lock:

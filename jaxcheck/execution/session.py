@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,6 +37,7 @@ class Session:
         self.generation = 0
         self.environment: Environment | None = None
         self.backends: list[str] = []
+        self.programs: Counter[str] = Counter()
 
     def start(self) -> None:
         """Makes sure that a worker runs; Unavailable where the backend, or JAX itself, does not start."""
@@ -54,6 +56,7 @@ class Session:
             "x64": self._needs.x64,
             "cores": self._needs.cores,
             "paths": list(self._launch.paths),
+            "compiled": self._launch.compiled,
         }
         reply = self.request(request, START_SECONDS)
         if isinstance(reply, Death):
@@ -79,6 +82,8 @@ class Session:
             self.drop()
             if self._stopped:
                 raise Interrupted
+        else:
+            self.programs.update(reply.pop("programs", {}))
         return reply
 
     def output(self) -> tuple[str, str]:

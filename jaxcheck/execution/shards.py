@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jaxcheck.errors import UsageError
 from jaxcheck.registry.model import Recipe
 from jaxcheck.registry.select import Selection
-from jaxcheck.results import CheckResult, Environment, Run, Shard, totals
+from jaxcheck.results import CheckResult, CompiledPrograms, Environment, Run, Shard, totals
 
 # What makes numbers: parts that differ in these are no parts of one run.
 SAME_EVERYWHERE = ("backend", "device_kind", "jax", "jaxlib", "optax", "numpy", "python")
@@ -107,6 +107,7 @@ def merged(named: Mapping[str, Run]) -> Run:
             "sources": _sources(parts),
             "environment": plainest.environment,
             "not_verified": plainest.not_verified,
+            "programs": _programs(runs),
             "interrupted": any(run.interrupted for run in runs),
             "damaged_goldens": tuple(text for run in runs for text in run.damaged_goldens),
             "totals": totals(results),
@@ -181,6 +182,15 @@ def _sources(parts: Sequence[tuple[str, Run]]) -> dict[str, str]:
             if known != digest:
                 raise UsageError(f"{path} was another file for {where} than for {name}: these are not parts of one run")
     return {path: digest for path, (_, digest) in sources.items()}
+
+
+def _programs(runs: Sequence[Run]) -> CompiledPrograms | None:
+    known = [run.programs for run in runs if run.programs]
+    if not known:
+        return None
+    off = ", ".join(dict.fromkeys(one.off for one in known if one.off))
+    hits, misses = (sum(getattr(one, name) for one in known) for name in ("hits", "misses"))
+    return CompiledPrograms(hits=hits, misses=misses, off=off)
 
 
 def _results(runs: Sequence[Run]) -> tuple[CheckResult, ...]:

@@ -199,6 +199,8 @@ def _environment(run: Run) -> Iterator[RenderableType]:
     grid.add_column(overflow="fold")
     for name, value in words.environment_facts(run.environment).items():
         grid.add_row(name, Text(line(value)))
+    if run.programs is not None and (run.programs.hits or run.programs.misses or run.programs.off):
+        grid.add_row("programs", Text(line(words.programs(run.programs))))
     yield Text("environment", style="bold")
     yield Indented(grid)
 

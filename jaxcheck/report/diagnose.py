@@ -21,7 +21,10 @@ KIND_STYLES = {"origin": "bold red", "flip": "bold yellow", "amplifier": "yellow
 KNOB_STYLES = {"cures": "bold green", "keeps": "", "no effect": "dim", "unknown": "dim"}
 STEPS_SHOWN = 5
 SCOPES_SHOWN = 24
+HLO_SHOWN = 12  # lines; a longer computation with -v only
 BAR = 16
+HEAT = 8
+ROOT = "."  # the path of an output that is no tree
 SMALLEST, LARGEST = 1e-9, 1.0  # relative errors between which a bar grows
 
 
@@ -34,7 +37,9 @@ def render(diagnosis: Diagnosis, verbosity: int = 0) -> RenderableType:
             _ladder(diagnosis, verbosity),
             _scopes(diagnosis, verbosity),
             _steps(diagnosis, verbosity),
+            _sensitive(diagnosis),
             _knobs(diagnosis),
+            _compiled(diagnosis, verbosity),
             _remarks(diagnosis),
             _next(diagnosis),
         ]
@@ -80,21 +85,31 @@ def _scopes(diagnosis: Diagnosis, verbosity: int) -> Iterator[RenderableType]:
     shown = diagnosis.scopes if verbosity > 0 else diagnosis.scopes[:SCOPES_SHOWN]
     if not shown:
         return
-    head = ("equations", "own", "error")
-    numbers = [(f"{one.equations:,}", f"{_number(one.local)} eps", _error(one.error)) for one in shown]
+    measured = any(one.effect is not None for one in shown)
+    head = ("equations", "own", "error", *(("effect",) if measured else ()))
+    numbers = [_scope_numbers(one)[: len(head)] for one in shown]
     widths = [max(map(len, column)) for column in zip(head, *numbers, strict=True)]
 
-    def cells(texts: Sequence[str], style: str = "") -> list[Text]:
-        return [Text(text.rjust(width), style) for text, width in zip(texts, widths, strict=True)]
+    def cells(texts: Sequence[str], heat: Text, style: str = "") -> list[Text]:
+        found = [Text(text.rjust(width), style) for text, width in zip(texts, widths, strict=True)]
+        return [*found, heat] if measured else found
 
-    rows = [(Text("scopes", "bold"), *cells(head, "dim"), Text())]
+    rows = [(Text("scopes", "bold"), *cells(head, Text(), "dim"), Text())]
+    hottest = max((one.effect for one in shown if one.effect is not None and one.effect < words.INFINITE), default=0.0)
     for scope, texts in zip(shown, numbers, strict=True):
         kinds = Text(" ").join([_bar(scope), *(Text(kind, KIND_STYLES[kind]) for kind in scope.kinds)])
-        rows.append((_indented(scope), *cells(texts), kinds))
+        rows.append((_indented(scope), *cells(texts, _heat(scope, hottest)), kinds))
     yield from columns(rows)
     if len(diagnosis.scopes) > len(shown):
         yield Text(f"and {words.count(len(diagnosis.scopes) - len(shown), 'scope')} more (-v)", style="dim")
     yield Text("own: what one equation errs by itself; error: what came in with the inputs, relative", style="dim")
+    if measured:
+        yield Text("effect: how far one ULP on one equation moves an output, in eps of that", style="dim")
+
+
+def _scope_numbers(scope: DiagnosedScope) -> tuple[str, ...]:
+    effect = "" if scope.effect is None else _number(scope.effect)
+    return f"{scope.equations:,}", f"{_number(scope.local)} eps", _error(scope.error), effect
 
 
 def _indented(scope: DiagnosedScope) -> Text:
@@ -118,6 +133,14 @@ def _bar(scope: DiagnosedScope) -> Text:
         return Text("")
     share = math.log(min(scope.error, LARGEST) / SMALLEST) / math.log(LARGEST / SMALLEST)
     return Text("#" * max(1, round(BAR * share)), "red" if scope.error > 1e-3 else "yellow")
+
+
+def _heat(scope: DiagnosedScope, hottest: float) -> Text:
+    """As long as the effect's logarithm, the whole length for the largest one."""
+    if not scope.effect:
+        return Text("")
+    share = 1.0 if scope.effect >= hottest else math.log1p(scope.effect) / math.log1p(hottest)
+    return Text("=" * max(1, round(HEAT * share)), "red" if share > 0.75 else "yellow" if share > 0.4 else "green")
 
 
 def _steps(diagnosis: Diagnosis, verbosity: int) -> Iterator[RenderableType]:
@@ -178,6 +201,41 @@ def _number(value: float) -> str:
     if value >= words.INFINITE:
         return "inf"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _sensitive(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    """The equations that the outcome hangs on most."""
+    if not diagnosis.sensitive:
+        return
+    yield Text.assemble(("equations", "bold"), " that the outcome hangs on most: what one ULP on their outputs does")
+    for step in diagnosis.sensitive:
+        yield Indented(Text.assemble((line(step.primitive), "bold"), f" {line(_place(step))}"))
+        yield Indented(Indented(Text(_effect(step), style="dim")))
+
+
+def _effect(step: DiagnosedStep) -> str:
+    effect = step.effect or 0.0
+    leaf = "the output" if step.leaf in ("", ROOT) else line(step.leaf)
+    if effect >= words.INFINITE:
+        return f"{leaf}: an integer, a boolean, a NaN or an infinity is another"
+    return f"{leaf} moves by {_number(effect)} eps"
+
+
+def _compiled(diagnosis: Diagnosis, verbosity: int) -> Iterator[RenderableType]:
+    """The first equation that is another inside the compiled function, and what it was fused into."""
+    found = diagnosis.compiled
+    if found is None:
+        return
+    at = f"{PurePath(found.file).name}:{found.line}" if found.file else ""
+    place = ", ".join(filter(None, (found.scope, at, f"fusion {found.fusion}" if found.fusion else "in no fusion")))
+    side = "" if found.side == "now" else f" of {line(found.side)}"
+    yield Text.assemble(("inside the compiled function", "bold"), side)
+    yield Indented(Text.assemble((line(found.primitive), "bold"), f" {line(place)}"))
+    hlo = found.hlo.splitlines()
+    if hlo and (verbosity > 0 or len(hlo) <= HLO_SHOWN):
+        yield Indented(Indented(*(Text(line(text, 2000), style="dim") for text in hlo)))
+    elif hlo:
+        yield Indented(Indented(Text(f"HLO of {words.count(len(hlo), 'line')} (-v)", style="dim")))
 
 
 def _knobs(diagnosis: Diagnosis) -> Iterator[RenderableType]:

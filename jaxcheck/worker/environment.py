@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import json
 import os
 import platform
 from typing import Any
@@ -60,3 +62,8 @@ def describe() -> dict[str, Any]:
         "config": internals.non_default_config(),
         "packages": {name: version for name in RELATED if (version := version_of(name))},
     }
+
+
+def digest(described: dict[str, Any]) -> str:
+    """Of all that is told of an environment: 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]

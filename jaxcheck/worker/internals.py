@@ -6,6 +6,7 @@ Verified on jax 0.10.2, 0.11.2 and 0.12.0.1 by the self-test in tests/worker/tes
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +18,10 @@ from jax import monitoring
 from jax._src import api, pjit, source_info_util
 from jax._src.core import eval_jaxpr
 from jax._src.interpreters import partial_eval
+from jax._src.lru_cache import LRUCache
 from jax.extend.core import Literal
 
+CACHE_EVENTS = {"/jax/compilation_cache/cache_hits": "hits", "/jax/compilation_cache/cache_misses": "misses"}
 DURATIONS = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
     "/jax/core/compile/backend_compile_duration": "compile",
@@ -45,6 +48,64 @@ class CompileClock:
         if phase:
             self.seconds[phase] += duration_secs
             self.compiles += phase == "compile"
+
+
+class CompiledPrograms:
+    """JAX's persistent compilation cache: how many programs came out of it, and how many had to be compiled."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(CACHE_EVENTS.values(), 0)
+        monitoring.register_event_listener(self._record)
+
+    def _record(self, event: str, **_: str | int) -> None:
+        if event in CACHE_EVENTS:
+            self._counts[CACHE_EVENTS[event]] += 1
+
+    def taken(self) -> dict[str, int]:
+        """{"hits": n, "misses": n} since the last call."""
+        counts = dict(self._counts)
+        self._counts = dict.fromkeys(counts, 0)
+        return counts
+
+    def keep_in(self, folder: str) -> None:
+        """Every program compiled from now on is kept in the folder, and taken from there where it is.
+
+        JAX writes its entries in place and reads them unchecked: a process killed meanwhile would leave half a
+        program. Here they appear whole, with a digest, and one that does not match is compiled again.
+        """
+        LRUCache.put = _put  # type: ignore[method-assign,assignment]
+        LRUCache.get = _get  # type: ignore[method-assign,assignment]
+        set_config(
+            {
+                "jax_compilation_cache_dir": folder,
+                "jax_persistent_cache_min_compile_time_secs": 0.0,
+                "jax_persistent_cache_min_entry_size_bytes": -1,
+                "jax_persistent_cache_enable_xla_caches": "none",
+            }
+        )
+
+
+def _entry(cache: LRUCache, key: str) -> str:
+    return os.path.join(str(cache._path), hashlib.sha256(key.encode()).hexdigest()[:40])
+
+
+def _put(cache: LRUCache, key: str, value: bytes) -> None:
+    entry = _entry(cache, key)
+    new = f"{entry}.{os.getpid()}"
+    with contextlib.suppress(OSError):  # a full disk costs time, not the run
+        with open(new, "wb") as file:
+            file.write(hashlib.sha256(value).digest() + value)
+        os.replace(new, entry)
+
+
+def _get(cache: LRUCache, key: str) -> bytes | None:
+    try:
+        with open(_entry(cache, key), "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    digest, value = data[:32], data[32:]
+    return value if hashlib.sha256(value).digest() == digest else None
 
 
 def config_values() -> dict[str, Any]:

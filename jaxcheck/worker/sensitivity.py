@@ -24,11 +24,13 @@ MOST_SHOWN = 20
 class _Listed(Plain):
     """Notes what is executed, and where."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         super().__init__()
         self.rows: list[Row] = []
+        self._budget = budget
 
     def operate(self, equation: Any, place: Place, values: list[Any]) -> list[Any]:
+        self._budget.check(0)  # a program that takes longer once can be moved nowhere
         outputs = super().operate(equation, place, values)
         if any(_is_float(output) for output in outputs):
             here = {"path": place.path, "iteration": list(place.iteration) or None}
@@ -50,31 +52,30 @@ def sensitivity(
     boolean or a non-finite element changed. `scopes` is {scope: largest effect}, `largest` the lines with the largest
     effects. With a budget the equations are drawn evenly over the program.
     """
-    budget = Budget(None, seconds)
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*flat)
     paths = unique([key_path(path) for path, _ in jax.tree_util.tree_flatten_with_path(shapes)[0]])
-    listed = _Listed()
-    base = listed.evaluate(jaxpr, flat)
+    budget = Budget(None, seconds)
+    listed, partial = _Listed(budget), None
     scopes: dict[str, float] = {}
     largest: list[Row] = []
-    moved, partial = 0, None
+    moved = 0
     with open(steps, "w", encoding="utf-8") as lines:
-        for number in _evenly(len(listed.rows)):
-            try:
+        try:
+            base = listed.evaluate(jaxpr, flat)
+            for number in _evenly(len(listed.rows)):
                 budget.check(moved)
                 if most_equations is not None and moved >= most_equations:
                     raise OutOfBudget(f"after {moved} equations, as many as allowed")
-            except OutOfBudget as out:
-                partial = f"{out} ({len(listed.rows)} to be moved)"
-                break
-            row = listed.rows[number]
-            outputs = Plain(_moving(row["n"])).evaluate(jaxpr, flat)
-            effect, leaf = max(zip(map(_effect, outputs, base), paths, strict=True), default=(0.0, ""))
-            row |= {"effect": effect, "leaf": leaf}
-            moved += 1
-            lines.write(json.dumps(row) + "\n")
-            scopes[row["scope"]] = max(scopes.get(row["scope"], 0.0), effect)
-            largest = sorted([*largest, row], key=lambda each: -each["effect"])[:MOST_SHOWN]
+                row = listed.rows[number]
+                outputs = Plain(_moving(row["n"])).evaluate(jaxpr, flat)
+                effect, leaf = max(zip(map(_effect, outputs, base), paths, strict=True), default=(0.0, ""))
+                row |= {"effect": effect, "leaf": leaf}
+                moved += 1
+                lines.write(json.dumps(row) + "\n")
+                scopes[row["scope"]] = max(scopes.get(row["scope"], 0.0), effect)
+                largest = sorted([*largest, row], key=lambda each: -each["effect"])[:MOST_SHOWN]
+        except OutOfBudget as out:
+            partial = f"{out} ({len(listed.rows)} to be moved)"
     return {
         "steps": str(steps),
         "equations": len(listed.rows),

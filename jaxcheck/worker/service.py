@@ -1,4 +1,4 @@
-"""The worker's requests: one method each, named as the request is."""
+"""The worker's requests: one method each, named as the request is; those about single equations are in `walks`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from jaxcheck.worker import (
     checks,
     environment,
     equations,
-    following,
-    fusions,
     gradient,
     internals,
     keys,
@@ -26,19 +24,15 @@ from jaxcheck.worker import (
     primitives,
     probes,
     program,
-    recordings,
     repeated,
     replays,
-    repros,
-    sensitivity,
     streams,
     texts,
     traceable,
     traces,
     truth,
-    walker,
+    walks,
 )
-from jaxcheck.worker.faults import injected
 from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
 from jaxcheck.worker.subject import Produced, Subject
@@ -83,16 +77,32 @@ class Prepared:
 class Service:
     def __init__(self) -> None:
         self.clock = internals.CompileClock()
+        self.programs = internals.CompiledPrograms()
         self.prepared: dict[str, Prepared] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        method: Callable[..., dict[str, Any]] = getattr(self, request.pop("op"))
-        return method(**request)
+        """The reply; `programs` in it counts what came out of the compilation cache meanwhile."""
+        op = request.pop("op")
+        if op in walks.WALKS:
+            reply = self._walked(op, **request)
+        else:
+            method: Callable[..., dict[str, Any]] = getattr(self, op)
+            reply = method(**request)
+        return {**reply, "programs": self.programs.taken()}
 
     def start(
-        self, backend: str | None, devices: int | None, x64: bool, paths: list[str], cores: int | None = None
+        self,
+        backend: str | None,
+        devices: int | None,
+        x64: bool,
+        paths: list[str],
+        cores: int | None = None,
+        compiled: str | None = None,
     ) -> dict[str, Any]:
-        """Starts the backend; the reply holds the environment, or why there is none."""
+        """Starts the backend; the reply holds the environment, or why there is none.
+
+        `compiled` is the folder in which compiled programs are kept, those of each environment apart.
+        """
         import jax
 
         sys.path[:0] = paths
@@ -107,7 +117,10 @@ class Service:
                 jax.devices(backend)
                 if jax.default_backend() != jax.devices(backend)[0].platform:
                     return self._unavailable(f"JAX runs on {jax.default_backend()} here", backend)
-            return {"environment": environment.describe(), "backends": internals.backends()}
+            described = environment.describe()
+            if compiled:
+                self.programs.keep_in(os.path.join(compiled, environment.digest(described)))
+            return {"environment": described, "backends": internals.backends()}
         except Exception as error:  # JAX raises RuntimeError, AssertionError and others when a backend cannot start
             return self._unavailable(describe(error), backend)
 
@@ -319,121 +332,9 @@ class Service:
             except Exception as error:  # callbacks, an export that this JAX cannot read
                 return {"reason": describe(error)}
 
-    def walk(
-        self,
-        recipe: str,
-        case: str,
-        mode: str,
-        stored: str | None,
-        folder: str,
-        most_equations: int | None = None,
-        seconds: float | None = None,
-        faults: dict[str, str] | None = None,
-    ) -> dict[str, Any]:
-        """Each equation of a mode's program against the exact result (see `walker.walk`); or why there is no walk.
-
-        `faults` {number of an execution: a kind in `faults.FAULTS`} makes some wrong, to see what is found.
-        """
-        steps, wrong = Path(folder, f"{mode}.steps.jsonl"), injected(faults)
-        return self._traced(
-            recipe, case, mode, stored, lambda f, flat: walker.walk(f, flat, steps, most_equations, seconds, wrong)
-        )
-
-    def record(
-        self,
-        recipe: str,
-        case: str,
-        mode: str,
-        stored: str | None,
-        folder: str,
-        most_equations: int | None = None,
-        seconds: float | None = None,
-    ) -> dict[str, Any]:
-        """A recording of a mode's program for `replay_steps` under another JAX, or why there is none."""
-        place = Path(folder, f"{mode}.recording")
-        return self._traced(
-            recipe, case, mode, stored, lambda f, flat: recordings.record(f, flat, place, most_equations, seconds)
-        )
-
-    def replay_steps(
-        self,
-        recipe: str,
-        case: str,
-        mode: str,
-        stored: str | None,
-        recording: str,
-        folder: str,
-        most_equations: int | None = None,
-        seconds: float | None = None,
-    ) -> dict[str, Any]:
-        """What this JAX's operations make of a recording's inputs (see `following.follow`); or why it is not known."""
-        steps = Path(folder, f"{mode}.replayed.jsonl")
-        return self._traced(
-            recipe,
-            case,
-            mode,
-            stored,
-            lambda f, flat: following.follow(f, flat, Path(recording), steps, most_equations, seconds),
-        )
-
-    def repro(
-        self,
-        recipe: str,
-        case: str,
-        mode: str,
-        stored: str | None,
-        n: int,
-        folder: str,
-        seconds: float | None = None,
-        faults: dict[str, str] | None = None,
-    ) -> dict[str, Any]:
-        """A script of the equation that has this number in a walk or a recording; or why there is none."""
-        wrong = injected(faults)
-        return self._traced(
-            recipe,
-            case,
-            mode,
-            stored,
-            lambda f, flat: repros.save(repros.captured(f, flat, n, seconds, wrong), Path(folder)),
-        )
-
-    def sensitivity(
-        self,
-        recipe: str,
-        case: str,
-        mode: str,
-        stored: str | None,
-        folder: str,
-        most_equations: int | None = None,
-        seconds: float | None = None,
-    ) -> dict[str, Any]:
-        """Which equations the outcome hangs on (see `sensitivity.sensitivity`); or why it is not known."""
-        steps = Path(folder, f"{mode}.sensitivity.jsonl")
-        return self._traced(
-            recipe,
-            case,
-            mode,
-            stored,
-            lambda f, flat: sensitivity.sensitivity(f, flat, steps, most_equations, seconds),
-        )
-
-    def inside(
-        self,
-        recipe: str,
-        case: str,
-        mode: str,
-        stored: str | None,
-        most_probes: int | None = None,
-        seconds: float | None = None,
-    ) -> dict[str, Any]:
-        """Where the compiled function leaves the equations (see `fusions.inside`); or why it is not known."""
-        return self._traced(recipe, case, mode, stored, lambda f, flat: fusions.inside(f, flat, most_probes, seconds))
-
-    def _traced(
-        self, recipe: str, case: str, mode: str, stored: str | None, work: Callable[..., dict[str, Any]]
-    ) -> dict[str, Any]:
-        """`work` with a mode's program as a function of arrays, and these."""
-        prepared = self.prepared[recipe]
+    def _walked(self, op: str, recipe: str, case: str, mode: str, stored: str | None, **options: Any) -> dict[str, Any]:
+        """A request of `walks` about a mode's program as a function of arrays, and these."""
+        prepared, work = self.prepared[recipe], walks.WALKS[op](mode, **options)
         # Debugging options stop at what is computed on the way: a NaN that a `where` will hide.
         config = {name: value for name, value in prepared.recipe["config"].items() if "debug" not in name}
         with checks.undisturbed(), checks.captured_warnings(), internals.configured(config):

@@ -62,7 +62,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 def without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: without_times(one) for name, one in value.items() if name not in {*TIMES, "command"}}
+        return {name: without_times(one) for name, one in value.items() if name not in {*TIMES, "command", "programs"}}
     return [without_times(one) for one in value] if isinstance(value, list) else value
 
 

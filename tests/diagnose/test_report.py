@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 
 import pytest
 from rich.console import Console
 
+from jaxcheck.diagnose import sentences
+from jaxcheck.diagnose.compiled import fusion_of
+from jaxcheck.diagnose.sensitivity import Sensitivity
 from jaxcheck.diagnose.trace import Trace, step_of
 from jaxcheck.errors import Exit
 from jaxcheck.report.diagnose import next_commands, render
 from jaxcheck.results import (
+    DiagnosedFusion,
     DiagnosedKnob,
     Diagnosis,
     DiagnosisRung,
@@ -75,6 +80,99 @@ def test_one_screen() -> None:
     assert text.strip().endswith("(0.00 s)")
     assert [line for line in lines if line != line.rstrip()] == []
     assert max(map(len, lines)) <= 100
+
+
+FUSION = DiagnosedFusion(
+    side="now",
+    primitive="exp",
+    scope="forward",
+    file="model.py",
+    line=41,
+    fusion="fused_computation.2",
+    hlo="%fused_computation.2 (p: f32[3]) -> f32[3] {\n  ROOT %exp = f32[3] exponential(%p)\n}",
+    error=float("inf"),
+    stable=False,
+    confirmed=True,
+    repeatable=False,
+    perturbed=2,
+)
+
+
+def test_inside_the_compiled_function() -> None:
+    text = shown(diagnosis(compiled=FUSION))
+    assert "inside the compiled function\n  exp forward, model.py:41, fusion fused_computation.2" in text
+    assert "ROOT %exp" in text
+    long = FUSION.model_copy(update={"hlo": "\n".join(f"%line.{n}" for n in range(40))})
+    assert "%line.3" not in shown(diagnosis(compiled=long))
+    assert "HLO of 40 lines (-v)" in shown(diagnosis(compiled=long))
+    assert "%line.39" in shown(diagnosis(compiled=long), 1)
+    assert "of jax==1" in shown(diagnosis(compiled=FUSION.model_copy(update={"side": "jax==1"})))
+
+
+def test_sentence_about_the_readings() -> None:
+    assert sentences.inside(FUSION) == (
+        "first at `exp` in `forward` (model.py:41), inside fusion `fused_computation.2` "
+        "(NaN, infinity or an integer disagrees)"
+    )
+    assert sentences.readings(FUSION) == (
+        "confirmed: what is before it is right, every call gives other values, "
+        "2 readings were left out: to read there changes the outputs"
+    )
+    doubtful = FUSION.model_copy(update={"confirmed": False, "repeatable": True, "perturbed": 0})
+    assert sentences.readings(doubtful) == (
+        "not confirmed: what is before it cannot be read, read twice, it gave two values"
+    )
+
+
+def test_heat_of_the_scopes() -> None:
+    """Effects are summed by the scopes of the tree; where none was measured there is no column."""
+    plain = shown(diagnosis())
+    assert "effect" not in plain
+    rows = [
+        {**SAMPLE[1], "effect": float("inf"), "leaf": "['y']", "position": "3"},
+        {**SAMPLE[1], "n": 7, "effect": float("inf"), "leaf": "['y']", "position": "3"},
+        {**SAMPLE[2], "effect": 1200.5, "leaf": ".", "position": "4"},
+        {**SAMPLE[3], "effect": 0.0, "leaf": "", "position": "5"},
+    ]
+    scopes = {"jvp(forward)/cell": float("inf"), "jvp(forward)": 3.0, "loss": 1200.5, "transpose(jvp(forward))": 0.0}
+    found = Sensitivity.from_reply({"scopes": scopes, "largest": rows, "partial": "after 4 equations"})
+    assert (len(found.steps), found.remark) == (2, "sensitivity: partial: after 4 equations")
+    tree = TRACE.tree(found.effects)
+    assert [(one.scope, one.effect) for one in tree] == [
+        ("forward", sys.float_info.max),
+        ("forward/cell", sys.float_info.max),
+        ("loss", 1200.5),
+        ("gradients", 0.0),
+        ("gradients/forward", 0.0),
+        ("update", None),
+    ]
+    text = shown(diagnosis(scopes=tree, sensitive=found.steps, remarks=(found.remark,)))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any(line.startswith("  loss") and "1,200  ========" in line for line in lines), text
+    assert "['y']: an integer, a boolean, a NaN or an infinity is another" in text
+    assert "  sub loss\n    the output moves by 1,200 eps" in text
+    assert "sensitivity: partial: after 4 equations" in text
+
+
+def test_sensitivity_that_is_not_known() -> None:
+    found = Sensitivity.from_reply({"reason": "it died"})
+    assert (found.effects, found.steps, found.remark) == ({}, (), "sensitivity: not measured: it died")
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ({"reason": "NotCarriedError: no"}, "NotCarriedError: no"),
+        ({"apart": False}, "it is the plain call that differs from them"),
+        ({"apart": True, "first": None, "perturbed": 1, "partial": None}, "1 reading was left out"),
+        ({"apart": True, "first": None, "perturbed": 0, "partial": "after 3 s"}, "partial: after 3 s"),
+    ],
+)
+def test_nothing_found_inside_the_compiled_function(reply: dict[str, object], said: str) -> None:
+    found = fusion_of(reply, "now")
+    assert isinstance(found, str)
+    assert said in found
 
 
 def test_wrapped_findings_stay_in_their_column() -> None:

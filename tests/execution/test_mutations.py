@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from jaxcheck.execution.cache import compiled_programs
 from jaxcheck.execution.conduct import Assignment, conduct
 from jaxcheck.execution.process import Death, Launch, Needs
 from jaxcheck.execution.run import launch_for, needs_of
@@ -40,8 +41,8 @@ SHIPPED = REPOSITORY / "goldens"
 class Recording(Session):
     """A real session whose replies are kept: the same request is answered without running the kernel again."""
 
-    def __init__(self, launch: Launch) -> None:
-        super().__init__(launch, Needs())
+    def __init__(self, launch: Launch, needs: Needs) -> None:
+        super().__init__(launch, needs)
         self._replies: dict[str, Any] = {}
 
     def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any] | Death:
@@ -57,7 +58,7 @@ class Shipped:
     """The shipped registry, and one run of all of it."""
 
     registry: Registry
-    session: Recording
+    sessions: Mapping[Needs, Recording]
     scratch: Path
     candidates: Path
 
@@ -66,7 +67,7 @@ class Shipped:
         recipes = [recipe for name, recipe in self.registry.recipes.items() if only in (None, name)]
         with ThreadPoolExecutor(1) as judges:
             work = Assignment(self.registry, Selection(), goldens, GoldenStore(self.candidates), self.scratch, judges)
-            done = [conduct(work, recipe, self.session) for recipe in recipes]
+            done = [conduct(work, recipe, self.sessions[needs_of(recipe)]) for recipe in recipes]
         damaged = tuple(text for one in done for text in one.damaged)
         return Run(jaxcheck="test", results=tuple(r for one in done for r in one.results), damaged_goldens=damaged)
 
@@ -76,10 +77,11 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
     folder = tmp_path_factory.mktemp("shipped")
     (folder / "scratch").mkdir()
     registry = load_registry(REPOSITORY / "recipes.yaml")
-    assert all(needs_of(recipe) == Needs() for recipe in registry.recipes.values()), "one session serves all"
-    session = Recording(launch_for(registry, None))
-    yield Shipped(registry, session, folder / "scratch", folder / "candidates")
-    session.close()
+    launch = dataclasses.replace(launch_for(registry, None), compiled=str(compiled_programs()))
+    sessions = {needs: Recording(launch, needs) for needs in set(map(needs_of, registry.recipes.values()))}
+    yield Shipped(registry, sessions, folder / "scratch", folder / "candidates")
+    for session in sessions.values():
+        session.close()
 
 
 @dataclasses.dataclass(frozen=True)

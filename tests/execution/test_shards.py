@@ -9,7 +9,7 @@ import pytest
 
 from jaxcheck.errors import UsageError
 from jaxcheck.execution.shards import Sharding, merged, parse_shard, plan, seconds_by_recipe
-from jaxcheck.results import Run, Shard
+from jaxcheck.results import CompiledPrograms, Run, Shard
 from tests.report import sample
 
 NAMES = [f"recipe-{number}" for number in range(200)]
@@ -54,6 +54,7 @@ def part(index: int, count: int = 3, **fields: Any) -> Run:
     results = [sample.check(name, "x", "jit", "pass") for name in names]
     shard = Shard(index=index, count=count, selection="s", plan={"a": 2, "b": 1, "c": 2})
     known = {"shard": shard, "registry_digest": "d", "started": f"2026-0{index}-01", "seconds": float(index)}
+    known |= {"programs": CompiledPrograms(hits=index, misses=1)}
     if not names:
         known |= {"environment": None, "not_verified": dict.fromkeys(("cpu", "gpu", "tpu"), "no worker ran")}
     return sample.run_of(*results, **(known | {"sources": {"k.py": "1"}} | fields))
@@ -74,6 +75,7 @@ def test_parts_are_put_together_in_the_order_of_the_registry() -> None:
     assert found.environment == sample.environment()
     assert "cpu" not in found.not_verified
     assert found.sources == {"k.py": "1"}
+    assert found.programs == CompiledPrograms(hits=6, misses=3)
 
 
 def test_one_part_that_was_cut_short_makes_the_run_so() -> None:

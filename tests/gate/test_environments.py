@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from jaxcheck.errors import Unavailable, UsageError
+from jaxcheck.execution.cache import cache_folder
 from jaxcheck.gate.environments import (
     Installation,
     Wanted,
-    cache_folder,
     cached,
     changes,
     provide,

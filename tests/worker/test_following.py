@@ -213,6 +213,9 @@ def test_an_outcome_hangs_on_what_comes_before_a_cancellation(tmp_path: Path) ->
     assert few["moved"] == 2
     assert "5 to be moved" in few["partial"]
     assert len((tmp_path / "steps.jsonl").read_text().splitlines()) == 2
+    late = sensitivity(function, [jnp.ones(8)], tmp_path / "steps.jsonl", seconds=0.0)
+    assert (late["moved"], late["largest"]) == (0, [])
+    assert "0 s are allowed" in late["partial"], "not even a first run fits"
 
 
 def test_a_changed_integer_counts_as_everything(tmp_path: Path) -> None:

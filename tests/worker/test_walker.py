@@ -278,17 +278,21 @@ def test_the_worker_answers(tmp_path: Path) -> None:
     registry = load_registry(REPOSITORY / "recipes.yaml")
     service = Service()
     service.prepare(recipe_message(registry.recipes["newton-sqrt-fixed-steps"], str(Path(registry.root))))
-    request = {"recipe": "newton-sqrt-fixed-steps", "case": "standard", "stored": None, "folder": str(tmp_path)}
+    given = {"recipe": "newton-sqrt-fixed-steps", "case": "standard", "stored": None, "folder": str(tmp_path)}
+
+    def walk(**more: Any) -> dict[str, Any]:
+        return service.answer({"op": "walk", **given, **more})
+
     for mode in ("jit", "eager", "grad"):
-        reply = service.walk(**request, mode=mode)
+        reply = walk(mode=mode)
         assert "origin" not in reply["kinds"]
         assert json.loads(json.dumps(reply["program"])) == reply["program"]
-    rows = [json.loads(line) for line in Path(service.walk(**request, mode="jit")["steps"]).read_text().splitlines()]
+    rows = [json.loads(line) for line in Path(walk(mode="jit")["steps"]).read_text().splitlines()]
     step = next(row["n"] for row in rows if row["primitive"] == "div" and row["iteration"] == [2])
-    reply = service.walk(**request, mode="jit", faults={str(step): "constant"})
+    reply = walk(mode="jit", faults={str(step): "constant"})
     assert reply["first"]["origin"]["n"] == step
     assert reply["first"]["origin"]["scope"].endswith("update")
-    assert "KeyError" in service.walk(**{**request, "mode": "jit", "case": "nothing"})["reason"]
+    assert "KeyError" in walk(mode="jit", case="nothing")["reason"]
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ when it is whole, so that a process killed at any moment leaves none that looks 
 
 from __future__ import annotations
 
-from jaxcheck.gate.environments.cache import Cached, cache_folder, cached, prune, select
+from jaxcheck.gate.environments.cache import Cached, cached, prune, select
 from jaxcheck.gate.environments.model import Installation, Wanted, changes
 from jaxcheck.gate.environments.providing import provide
 
@@ -14,7 +14,6 @@ __all__ = [
     "Cached",
     "Installation",
     "Wanted",
-    "cache_folder",
     "cached",
     "changes",
     "provide",

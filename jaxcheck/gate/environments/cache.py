@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jaxcheck.errors import Unavailable, UsageError
+from jaxcheck.execution.cache import private
 from jaxcheck.execution.state import alive
 from jaxcheck.gate.environments.frozen import versions_of
 from jaxcheck.gate.environments.interpreters import probe
@@ -56,32 +57,10 @@ class Cached:
         return str(self.folder / "bin/python")
 
 
-def cache_folder() -> Path:
-    """$JAXCHECK_CACHE, else $XDG_CACHE_HOME/jaxcheck, else ~/.cache/jaxcheck."""
-    if chosen := os.environ.get("JAXCHECK_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "jaxcheck"
-
-
 def prepare(cache: Path) -> Path:
-    """The folder of environments, for its owner only: whoever writes there decides what runs."""
+    """The folder of environments, for its owner only."""
     folder = cache / "environments"
-    try:
-        for made in (cache, folder, folder / "locks"):
-            made.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = cache.stat()
-        if status.st_uid != os.geteuid():
-            raise UsageError(
-                f"the cache {cache} belongs to another user (uid {status.st_uid}), who could change what runs from it",
-                hint="give a folder of your own: JAXCHECK_CACHE=FOLDER",
-            )
-        cache.chmod(0o700)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write to the cache {cache}: {error.strerror}",
-            hint="give a folder that can be written: JAXCHECK_CACHE=FOLDER",
-        ) from error
+    private(cache, folder, folder / "locks")
     return folder
 
 
