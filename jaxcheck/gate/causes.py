@@ -27,6 +27,8 @@ from jaxcheck.results import Environment
 
 WHOLE = ""  # in the place of a leaf's path: the check as such, where the candidate gives no outputs
 AS_UNDER_JIT = "(as under jit)"
+SAME_AS_JIT = "(the bits are those under jit)"
+PLAIN = ("eager", "disable_jit")
 OWN_PROGRAMS = ("vmap", "grad")  # modes that trace something else than the kernel
 
 
@@ -113,8 +115,8 @@ def find_causes(
     pool = ThreadPoolExecutor(1, "old side")
     try:
         inquiry = Inquiry(*sides, differing, pool)
-        for check in sorted(moved, key=lambda one: str(needs_of(registry.recipes[one.recipe]))):
-            found |= inquiry.causes(check)
+        for check in sorted(moved, key=lambda one: (str(needs_of(registry.recipes[one.recipe])), one.mode != "jit")):
+            found |= inquiry.same_as_jit(check, found) or inquiry.causes(check)
     finally:
         for side in sides:
             side.stop()
@@ -252,6 +254,24 @@ class Inquiry:
         difference = self._difference(check, stored)
         return {
             (check.id, leaf): decide(self._facts(check, leaf, measured, difference)) for leaf in self._leaves(check)
+        }
+
+    def same_as_jit(self, check: Moved, found: Mapping[tuple[str, str], Cause]) -> dict[tuple[str, str], Cause] | None:
+        """The causes under jit, where the plain call gave the bits that jit gave, before and now; None elsewhere.
+
+        To run a program one operation after the other is most of the work that a cause takes.
+        """
+        jit = replace(check, mode="jit")
+        known = {leaf: cause for leaf in check.leaves if (cause := found.get((jit.id, leaf))) is not None}
+        told = len(known) == len(check.leaves) and all(cause.kind != "undetermined" for cause in known.values())
+        if check.mode not in PLAIN or check.unstable or not known or not told:
+            return None
+        for side in (self._old, self._new):
+            mine, theirs = (tree.by_path if (tree := side.outputs(one)) else {} for one in (check, jit))
+            if not all(leaf in mine and leaf in theirs and same_bits(mine[leaf], theirs[leaf]) for leaf in known):
+                return None
+        return {
+            (check.id, leaf): replace(cause, because=f"{cause.because} {SAME_AS_JIT}") for leaf, cause in known.items()
         }
 
     @staticmethod

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from tests.harness import Project, by_id
 
-pytestmark = [pytest.mark.needs_jax, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version, pytest.mark.timeout(400)]
 
 JAX = Version(importlib.metadata.version("jax"))
 KERNELS = """

@@ -13,7 +13,7 @@ import pytest
 
 from tests.harness import Project, by_id, clean_environment, statuses
 
-pytestmark = pytest.mark.needs_jax
+pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version]
 
 REGISTRY = """
 version: 1

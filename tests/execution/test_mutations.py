@@ -36,6 +36,7 @@ from tests.harness import REPOSITORY, Project
 pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version, pytest.mark.timeout(300)]
 
 SHIPPED = REPOSITORY / "goldens"
+SELECTION = Selection(modes=("eager", "jit"))  # each holds its own outputs to the golden's
 
 
 class Recording(Session):
@@ -66,7 +67,7 @@ class Shipped:
         """What `run` would say with these goldens, of all recipes or of one."""
         recipes = [recipe for name, recipe in self.registry.recipes.items() if only in (None, name)]
         with ThreadPoolExecutor(1) as judges:
-            work = Assignment(self.registry, Selection(), goldens, GoldenStore(self.candidates), self.scratch, judges)
+            work = Assignment(self.registry, SELECTION, goldens, GoldenStore(self.candidates), self.scratch, judges)
             done = [conduct(work, recipe, self.sessions[needs_of(recipe)]) for recipe in recipes]
         damaged = tuple(text for one in done for text in one.damaged)
         return Run(jaxcheck="test", results=tuple(r for one in done for r in one.results), damaged_goldens=damaged)
@@ -301,9 +302,19 @@ def test_unchanged_goldens_pass(shipped: Shipped) -> None:
     assert exit_code(run) == 0
 
 
-@pytest.mark.parametrize("kind", CHANGES)
-def test_change_is_caught(shipped: Shipped, tmp_path: Path, kind: str) -> None:
-    mutated = mutate(tmp_path, lambda number: CHANGES[kind])
+def first_that_applies(kind: int) -> Change:
+    """The change of this number, or where a case has nothing that it could change, the next one."""
+    kinds = list(CHANGES.values())
+    rotated = [kinds[(kind + shift) % len(kinds)] for shift in range(len(kinds))]
+    return lambda case: next((new for change in rotated if (new := change(case)) is not None), None)
+
+
+@pytest.mark.parametrize(
+    "shift", [n if n < 3 else pytest.param(n, marks=pytest.mark.long) for n in range(len(CHANGES))]
+)
+def test_change_is_caught(shipped: Shipped, tmp_path: Path, shift: int) -> None:
+    """Every case with another kind of change than its neighbour; by all shifts, with every kind that applies."""
+    mutated = mutate(tmp_path, lambda number: first_that_applies(number + shift))
     run = shipped.judged(mutated.store)
     assert_caught(run.results, mutated)
     assert exit_code(run) == 1
@@ -319,22 +330,22 @@ def test_every_deleted_golden_is_missing(shipped: Shipped, tmp_path: Path) -> No
         assert exit_code(run) == (1 if found else 5)
 
 
-def test_every_deleted_case_is_missing(shipped: Shipped, tmp_path: Path) -> None:
-    """The first case of each golden, then the second: until no golden has so many."""
-    for position in range(max(len(recipe.cases) for recipe in shipped.registry.recipes.values())):
-        store, gone = copied(tmp_path / str(position)), set()
-        for recipe in store.recipes():
-            golden = store.load(recipe)
-            assert golden is not None
-            with golden:
-                if len(golden.cases) > position:
-                    gone.add((recipe, golden.cases[position]))
-        for recipe, case in gone:
-            store.update(recipe, {}, [case])
-        run = shipped.judged(store)
-        for result in verified(run.results):
-            assert result.status == ("missing" if (result.recipe, result.case) in gone else "pass"), result.id
-        assert exit_code(run) == 1
+@pytest.mark.parametrize("position", [0, 1, pytest.param(2, marks=pytest.mark.long)])
+def test_every_deleted_case_is_missing(shipped: Shipped, tmp_path: Path, position: int) -> None:
+    """The first case of each golden, the second, the third."""
+    store, gone = copied(tmp_path), set()
+    for recipe in store.recipes():
+        golden = store.load(recipe)
+        assert golden is not None
+        with golden:
+            if len(golden.cases) > position:
+                gone.add((recipe, golden.cases[position]))
+    for recipe, case in gone:
+        store.update(recipe, {}, [case])
+    run = shipped.judged(store)
+    for result in verified(run.results):
+        assert result.status == ("missing" if (result.recipe, result.case) in gone else "pass"), result.id
+    assert exit_code(run) == 1
 
 
 def changes(array: np.ndarray) -> bool:
@@ -364,16 +375,13 @@ def test_content_changed_behind_the_codecs_back_is_damage(shipped: Shipped, tmp_
 
 def test_the_real_command_catches_a_change_in_every_golden(project: Project) -> None:
     """Each case with the next kind of change, in one run."""
-    kinds = list(CHANGES.values())
-
-    def first_that_applies(number: int) -> Change:
-        rotated = [kinds[(number + shift) % len(kinds)] for shift in range(len(kinds))]
-        return lambda case: next((new for kind in rotated if (new := kind(case)) is not None), None)
-
     mutated = mutate(project.folder, first_that_applies)
-    done, report = project.run(*real(project, REPOSITORY / "recipes.yaml"))
+    done, report = project.run(*real(project, REPOSITORY / "recipes.yaml"), "--tag", "seed", "--mode", "eager")
     assert done.code == 1, done
-    assert_caught([CheckResult.model_validate(result) for result in report["results"]], mutated)
+    results = [CheckResult.model_validate(result) for result in report["results"]]
+    chosen = {(result.recipe, result.case) for result in results}
+    assert len(chosen) > 40
+    assert_caught(results, dataclasses.replace(mutated, cases=mutated.cases & chosen))
 
 
 def real(project: Project, registry: Path) -> tuple[str, ...]:

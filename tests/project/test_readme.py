@@ -23,6 +23,7 @@ def example() -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.needs_jax
+@pytest.mark.one_version
 def test_second_example_does_what_the_readme_says(tmp_path: Path) -> None:
     """The folder of the clone is a stand-in that has nothing but `.venv/bin/jaxcheck`."""
     clone = tmp_path / "jaxcheck"
