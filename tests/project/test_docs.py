@@ -76,7 +76,7 @@ def test_every_option_of_run_is_described() -> None:
 
 
 def test_every_variable_is_described() -> None:
-    described = set(re.findall(r"JAXCHECK_[A-Z]+", section(RUNNING, "Options of `run`")))
+    described = set(re.findall(r"JAXCHECK_[A-Z_]+", section(RUNNING, "Options of `run`")))
     assert described == {parameter.envvar for parameter in commands()["run"].params if parameter.envvar}
 
 
