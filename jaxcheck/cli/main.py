@@ -21,6 +21,7 @@ from jaxcheck.cli.gate import gate
 from jaxcheck.cli.list import list_
 from jaxcheck.cli.report import report
 from jaxcheck.cli.run import run
+from jaxcheck.cli.schema import schema
 from jaxcheck.cli.show import show
 from jaxcheck.errors import Exit, JaxcheckError
 
@@ -72,6 +73,7 @@ app.command("show", rich_help_panel=GOLDENS)(show)
 app.command("diff", rich_help_panel=GOLDENS)(diff)
 app.command("bench", rich_help_panel=PROJECT)(bench)
 app.command("check", rich_help_panel=PROJECT)(check)
+app.command("schema", rich_help_panel=PROJECT)(schema)
 app.command("doctor", rich_help_panel=PROJECT)(doctor)
 
 

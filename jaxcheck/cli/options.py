@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
+from jaxcheck.cli import completion
+
 if TYPE_CHECKING:
+    from jaxcheck.execution.project import Project as Project
     from jaxcheck.execution.state import State
-    from jaxcheck.goldens.store import GoldenStore
     from jaxcheck.registry.model import Registry
     from jaxcheck.registry.select import Selection
     from jaxcheck.results import Gate
@@ -25,13 +26,20 @@ Names = Annotated[
         metavar="[NAME]...",
         help="Recipes or checks: newton-sqrt, 'newton*', newton-sqrt::zeros, 'newton-sqrt::zeros[jit]'.",
         show_default=False,
+        autocompletion=completion.names,
     ),
 ]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="Recipes with this tag.", rich_help_panel=SELECT)]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", help="Recipes with this tag.", rich_help_panel=SELECT, autocompletion=completion.tags),
+]
 Keyword = Annotated[
     str | None, typer.Option("-k", help="Substrings of ids, with and, or, not.", rich_help_panel=SELECT)
 ]
-Modes = Annotated[list[str] | None, typer.Option("--mode", help="Only this mode.", rich_help_panel=SELECT)]
+Modes = Annotated[
+    list[str] | None,
+    typer.Option("--mode", help="Only this mode.", rich_help_panel=SELECT, autocompletion=completion.modes),
+]
 LastFailed = Annotated[
     bool, typer.Option("--last-failed", "--lf", help="What failed in the last run.", rich_help_panel=SELECT)
 ]
@@ -64,6 +72,7 @@ Backend = Annotated[
         envvar="JAXCHECK_BACKEND",
         help="cpu, gpu, tpu or a plugin's name; else what JAX picks.",
         rich_help_panel=HOW,
+        autocompletion=completion.backends,
     ),
 ]
 Jobs = Annotated[
@@ -116,47 +125,24 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the totals and 
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Every check; twice: every leaf.")]
 
 
-@dataclass(frozen=True)
-class Project:
-    """A registry with its goldens and the folder of its last run."""
-
-    registry: Registry
-    goldens: GoldenStore
-    state: State
-
-
 def open_registry(registry: Path | None, shipped: bool) -> Registry:
     """The registry asked for, wholly checked; RegistryError with every fault."""
-    from jaxcheck.errors import UsageError
-    from jaxcheck.registry.load import find_registry, load_registry
+    from jaxcheck.execution import project
 
-    if shipped and registry:
-        raise UsageError("--shipped and --registry exclude each other")
-    return load_registry(shipped_folder() / "recipes.yaml" if shipped else registry or find_registry(Path.cwd()))
+    return project.open_registry(registry, shipped)
 
 
 def open_project(registry: Path | None, goldens: Path | None, state: Path | None, shipped: bool) -> Project:
-    from jaxcheck.execution.state import State
-    from jaxcheck.goldens.store import GoldenStore
+    """The same with its goldens and the folder of its last run."""
+    from jaxcheck.execution import project
 
-    read = open_registry(registry, shipped)
-    home = Path.cwd() if shipped else Path(read.root)
-    return Project(read, GoldenStore(goldens_folder(read, goldens)), State(state or home / ".jaxcheck"))
+    return project.open_project(registry, goldens, state, shipped)
 
 
 def goldens_folder(registry: Registry, goldens: Path | None) -> Path:
-    return goldens or Path(registry.root) / "goldens"
+    from jaxcheck.execution import project
 
-
-def shipped_folder() -> Path:
-    """Recipes and goldens inside the installed package; in a checkout they lie beside it."""
-    from jaxcheck.errors import UsageError
-
-    package = Path(__file__).resolve().parent.parent
-    for folder in (package / "shipped", package.parent):
-        if (folder / "recipes.yaml").exists() and (folder / "goldens").is_dir():
-            return folder
-    raise UsageError("this installation carries no recipes", hint="pip install --force-reinstall jaxcheck")
+    return project.goldens_folder(registry, goldens)
 
 
 def selection_of(
@@ -179,29 +165,16 @@ def selection_of(
 
 def last_failed_ids(state: State) -> tuple[str, ...]:
     """What failed in the last run; NothingVerified where nothing did."""
-    from jaxcheck.errors import NothingVerified
-    from jaxcheck.results import FAILURES
+    from jaxcheck.execution import project
 
-    run = state.last_run()
-    failed = tuple(result.id for result in run.results if result.status in FAILURES) if run else ()
-    if not failed:
-        reason = "nothing failed in the last run" if run else f"there is no last run in {state.folder}"
-        raise NothingVerified(f"--last-failed selects nothing: {reason}", hint="jaxcheck run")
-    return failed
+    return project.last_failed_ids(state)
 
 
 def compiled_programs(off: str) -> Path | str:
-    """The folder that compiled programs are kept in; or why there is none: `off`, or a cache that cannot be written,
-    which costs time and not the run."""
-    from jaxcheck.errors import UsageError
-    from jaxcheck.execution import cache
+    """The folder that compiled programs are kept in, or why there is none."""
+    from jaxcheck.execution import project
 
-    if off:
-        return off
-    try:
-        return cache.compiled_programs()
-    except UsageError as error:
-        return str(error)
+    return project.compiled_programs(off)
 
 
 def say(text: str) -> None:

@@ -62,6 +62,9 @@ class Operator:
     fits: Callable[[Said, Keys, Context], Problems] = lambda said, path, context: iter(())
     bare: str | None = None
 
+    def required(self) -> list[str]:
+        return [name for name, parameter in self.parameters.items() if parameter.default is _REQUIRED]
+
     def said(self, body: Any) -> Said:
         """Every parameter by name, defaults included."""
         given = body if isinstance(body, dict) else {self.bare: body}

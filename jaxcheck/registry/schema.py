@@ -1,7 +1,8 @@
-"""The registry file's form, as pydantic models: the source of its JSON Schema.
+"""The registry file's form, as pydantic models.
 
 Only form is checked here, each key by itself; `rules.py` checks what keys mean together. Messages are complete
-sentences about the value; `validate.py` adds the place and the words for pydantic's own errors.
+sentences about the value; `validate.py` adds the place and the words for pydantic's own errors. `json_schema.py` makes
+the JSON Schema of them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError
 
 from jaxcheck.registry.dtypes import DTYPES
 from jaxcheck.registry.model import COMPARATORS, GRADIENT, MODES, Contract, Deprecations
@@ -176,13 +176,17 @@ T = TypeVar("T")
 _Several = Annotated[tuple[T, ...], Field(min_length=1), AfterValidator(_once)]
 Text = Annotated[str, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
-Dotted = Annotated[Text, AfterValidator(_dotted)]
+Dotted = Annotated[
+    Text,
+    AfterValidator(_dotted),
+    WithJsonSchema({"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*$"}),
+]
 Name = Annotated[Text, AfterValidator(_name)]
 Identifier = Annotated[Text, AfterValidator(_identifier)]
 Versions = Annotated[str, BeforeValidator(_versions)]
 Mode = Annotated[Text, _known(MODES, "a mode"), WithJsonSchema({"type": "string", "enum": list(MODES)})]
 Modes = _Several[Mode]
-Dtype = Annotated[Text, _known(_LEAF_DTYPES, "a dtype")]
+Dtype = Annotated[Text, _known(_LEAF_DTYPES, "a dtype"), WithJsonSchema({"type": "string", "enum": list(_LEAF_DTYPES)})]
 LeafPath = Annotated[Text, AfterValidator(_leaf_path)]
 RulePath = Annotated[Text, AfterValidator(_rule_path)]
 Package = Annotated[Text, AfterValidator(_package)]
@@ -532,20 +536,3 @@ class RegistryBlock(Block):
     include: Annotated[tuple[Text, ...], AfterValidator(_once)] = ()
     defaults: DefaultsBlock = DefaultsBlock()
     recipes: dict[Name, RecipeBlock] = Field(default_factory=dict)
-
-
-class _Generator(GenerateJsonSchema):
-    """Without `null` and its default: a key is left out, not empty."""
-
-    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        if schema.get("default", ...) is None:
-            return self.generate_inner(schema["schema"])
-        return super().default_schema(schema)
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a registry file, for editors."""
-    return RegistryBlock.model_json_schema(schema_generator=_Generator)
