@@ -1,4 +1,4 @@
-"""What a shell completes: recipes, checks, tags, modes and backends. Reads the registry and nothing else; never raises."""
+"""What a shell completes: recipes, checks, tags, modes and backends. Reads the registry alone; never raises."""
 
 from __future__ import annotations
 

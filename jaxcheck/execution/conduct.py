@@ -22,10 +22,9 @@ from jaxcheck.goldens.exchange import read_tree
 from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Position, Recipe, Registry
-from jaxcheck.registry.select import Selection, unmatched_cases, wants
+from jaxcheck.registry.select import ANY_CASE, Selection, unmatched_cases, wants
 from jaxcheck.results import CheckResult, Environment, Finding, Latency, Status
 
-ANY_CASE = "*"
 TIMED_MODES = ("eager", "jit", "disable_jit")
 CANDIDATE_STATUSES = frozenset({Status.FAIL, Status.MISSING, Status.STALE})
 

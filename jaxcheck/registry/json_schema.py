@@ -30,7 +30,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "name": {"type": "string", "description": "The array in the file."},
     "num": {"type": "integer", "minimum": 0, "maximum": MAX_ELEMENTS},
     "scale": {"type": "number", "minimum": 0},
-    **dict.fromkeys(("start", "stop", "step", "loc", "low", "high"), {"type": "number"}),
+    **{key: {"type": "number"} for key in ("start", "stop", "step", "loc", "low", "high")},
 }
 
 MEANING: Mapping[str, str] = {

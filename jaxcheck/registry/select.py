@@ -15,6 +15,7 @@ _PATTERN = re.compile(r"(?P<recipe>[^\[\]]+?)(::(?P<case>[^\[\]]+?)(\[(?P<mode>[
 _FORM = "RECIPE, RECIPE::CASE or RECIPE::CASE[MODE]; * and ? stand for any text and any character"
 _KEYWORD_TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
 _DEEPEST_KEYWORD = 100
+ANY_CASE = "*"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Selection:
     """What to check. Names are alternatives, and so are tags, modes and ids; each kind narrows the others.
 
     `names` are recipes or check ids, with `*` and `?` in any part. `keyword` has pytest's form: substrings of the
-    id in any case, joined by and, or, not and parentheses. `last_failed_ids` of None restricts nothing.
+    id in any case, joined by and, or, not and parentheses. `last_failed_ids` of None restricts nothing; an id in it
+    whose case is `*` (a factory failed before it told its cases) stands for all cases of that recipe and mode.
     """
 
     names: tuple[str, ...] = ()
@@ -63,7 +65,11 @@ def wants(selection: Selection, recipe: Recipe, case: str, mode: str) -> bool:
         and (not selection.names or any(_parsed(name).matches(recipe.name, case, mode) for name in selection.names))
         and (not selection.modes or mode in selection.modes)
         and _keyword(selection.keyword or "")(identity.casefold())
-        and (selection.last_failed_ids is None or identity in selection.last_failed_ids)
+        and (
+            selection.last_failed_ids is None
+            or identity in selection.last_failed_ids
+            or check_id(recipe.name, ANY_CASE, mode) in selection.last_failed_ids
+        )
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jaxcheck.errors import UsageError
-from jaxcheck.results import Bisection, Diagnosis, Gate, Run
+from jaxcheck.results import Bisection, CheckResult, Diagnosis, Gate, Run
 
 T = TypeVar("T")
 CONSOLE_WIDTH = 120
@@ -43,12 +43,23 @@ def _github(run: Run) -> str:
 
 def console(report: Run | Bisection | Diagnosis, verbosity: int = 0, width: int = CONSOLE_WIDTH) -> str:
     """What the command printed, as plain text."""
+    return plain(renderable(report, verbosity), width)
+
+
+def failure(result: CheckResult, width: int = CONSOLE_WIDTH) -> str:
+    """The block of one failed check, as plain text."""
+    from jaxcheck.report.failures import failure_block
+
+    return plain(failure_block(result), width).rstrip("\n")
+
+
+def plain(rendered: object, width: int) -> str:
     import io
 
     from rich.console import Console
 
     file = io.StringIO()
-    Console(file=file, width=width, color_system=None, highlight=False).print(renderable(report, verbosity))
+    Console(file=file, width=width, color_system=None, highlight=False).print(rendered)
     return file.getvalue()
 
 

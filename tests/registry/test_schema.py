@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from jaxcheck.registry.model import COMPARATORS, MODES
 from jaxcheck.registry.json_schema import json_schema
+from jaxcheck.registry.model import COMPARATORS, MODES
 from jaxcheck.registry.operators import OPERATORS
 from jaxcheck.registry.schema import RegistryBlock
 from jaxcheck.registry.yaml_source import read_source, source_of
