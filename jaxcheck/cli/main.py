@@ -18,6 +18,7 @@ from jaxcheck.cli.diagnose import diagnose
 from jaxcheck.cli.diff import diff
 from jaxcheck.cli.doctor import doctor
 from jaxcheck.cli.gate import gate
+from jaxcheck.cli.init import init
 from jaxcheck.cli.list import list_
 from jaxcheck.cli.report import report
 from jaxcheck.cli.run import run
@@ -73,6 +74,7 @@ app.command("show", rich_help_panel=GOLDENS)(show)
 app.command("diff", rich_help_panel=GOLDENS)(diff)
 app.command("bench", rich_help_panel=PROJECT)(bench)
 app.command("check", rich_help_panel=PROJECT)(check)
+app.command("init", rich_help_panel=PROJECT)(init)
 app.command("schema", rich_help_panel=PROJECT)(schema)
 app.command("doctor", rich_help_panel=PROJECT)(doctor)
 

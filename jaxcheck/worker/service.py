@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import sys
@@ -18,6 +19,7 @@ from jaxcheck.worker import (
     environment,
     equations,
     gradient,
+    guesses,
     internals,
     keys,
     latency,
@@ -165,6 +167,16 @@ class Service:
         has = ", ".join(prepared.factory)
         faults += [[case, None, f"the factory has no case {case!r}; it has: {has}"] for case in unknown]
         return {"faults": faults, "cases": prepared.case_names(), "sources": project_sources(recipe["root"])}
+
+    def guess(self, kernel: str, root: str) -> dict[str, Any]:
+        """Cases for a function that has none: see `guesses.guess`; or the `fault` of its name."""
+        try:
+            with checks.undisturbed(), checks.captured_warnings():
+                function = resolve(kernel)
+                about = (inspect.getdoc(function) or "").partition("\n")[0]
+                return {"description": about, **guesses.guess(function, root)}
+        except BadName as error:
+            return {"fault": str(error)}
 
     def ambiguous(self, recipe: str, case: str) -> dict[str, Any]:
         """Outputs of the kernel that are not unique, by path; none where it cannot be traced."""
