@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from jaxcheck.errors import Fault, GoldenError
 from jaxcheck.execution.conditioning import float_leaves, ill_conditioned
@@ -85,10 +86,24 @@ def _mentions(text: str, name: str) -> bool:
     return name in text or (module in text and function in text)
 
 
+class Remark(NamedTuple):
+    """Something about a golden; a run fails over what is `missing` or `stale`, named by recipe or `recipe::case`."""
+
+    kind: Literal["missing", "stale", "other"]
+    name: str
+    text: str
+
+
 def golden_faults(registry: Registry, goldens: GoldenStore) -> tuple[list[Fault], list[str]]:
     """(goldens that cannot be trusted, remarks: missing, stale and orphaned ones, files of no recipe, large files)."""
+    faults, remarks = golden_remarks(registry, goldens)
+    return faults, [remark.text for remark in remarks]
+
+
+def golden_remarks(registry: Registry, goldens: GoldenStore) -> tuple[list[Fault], list[Remark]]:
+    """The same, with what each remark is about."""
     faults: list[Fault] = []
-    remarks: list[str] = []
+    remarks: list[Remark] = []
     for recipe in registry.recipes.values():
         try:
             remarks += _remarks(recipe, goldens)
@@ -96,33 +111,36 @@ def golden_faults(registry: Registry, goldens: GoldenStore) -> tuple[list[Fault]
             faults.append(recipe.position.fault(str(error), error.hint))
     for name, paths in goldens.recipes().items():
         if name not in registry.recipes:
-            remarks.append(f"{', '.join(path.name for path in paths)}: no recipe {name!r} in the registry")
+            text = f"{', '.join(path.name for path in paths)}: no recipe {name!r} in the registry"
+            remarks.append(Remark("other", name, text))
     of_recipes = {goldens.find(name) for name in registry.recipes}
-    remarks += [str(error) for path, error in goldens.damaged().items() if path not in of_recipes]
+    damaged = goldens.damaged().items()
+    remarks += [Remark("other", path.name, str(error)) for path, error in damaged if path not in of_recipes]
     return faults, remarks
 
 
-def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[str]:
+def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[Remark]:
     golden = goldens.load(recipe.name)
     if golden is None:
-        return [f"{recipe.name}: no golden yet (jaxcheck bless)"]
+        return [Remark("missing", recipe.name, f"{recipe.name}: no golden yet (jaxcheck bless)")]
     remarks = []
     with golden:
         for case in golden.cases:
-            held = golden.case(case)
+            held, name = golden.case(case), f"{recipe.name}::{case}"
             if recipe.inputs is None and case not in recipe.cases:
-                remarks.append(f"{recipe.name}::{case}: in the golden, not in the registry")
+                remarks.append(Remark("stale", name, f"{name}: in the golden, not in the registry"))
             elif held.hash != recipe.case_hash(case):
-                remarks.append(f"{recipe.name}::{case}: stale, the recipe changed since it was blessed")
+                remarks.append(Remark("stale", name, f"{name}: stale, the recipe changed since it was blessed"))
             if held.gradients and GRADIENT not in recipe.modes:
                 text = "the golden holds gradients, and the recipe is not run in mode grad"
-                remarks.append(f"{recipe.name}::{case}: {text}")
-            remarks += [f"{recipe.name}::{case}: {text}" for text in tolerance_remarks(recipe, case, held)]
-        absent = [case for case in recipe.cases if case not in golden.cases]
-        remarks += [f"{recipe.name}::{case}: not in the golden yet" for case in absent]
+                remarks.append(Remark("other", name, f"{name}: {text}"))
+            remarks += [Remark("other", name, f"{name}: {text}") for text in tolerance_remarks(recipe, case, held)]
+        absent = [f"{recipe.name}::{case}" for case in recipe.cases if case not in golden.cases]
+        remarks += [Remark("missing", name, f"{name}: not in the golden yet") for name in absent]
         size = golden.path.stat().st_size
     if size > LARGE_GOLDEN:
-        remarks.append(f"{golden.path.name} has {size >> 20} MiB: a smaller case, or a slice of it, serves as well")
+        text = f"{golden.path.name} has {size >> 20} MiB: a smaller case, or a slice of it, serves as well"
+        remarks.append(Remark("other", recipe.name, text))
     return remarks
 
 

@@ -84,8 +84,8 @@ KINDS = ("standard", "positive", "definite")  # numbers of both signs, between 0
 
 
 def guess(kernel: Callable[..., Any], root: str) -> dict[str, Any]:
-    """Cases of a kernel as a registry writes them: {cases, static, modes, dtypes}; or {unknown: its arguments that could
-    not be guessed, reason}."""
+    """{cases, static, modes, dtypes} of a kernel, as a registry writes them; or {unknown, reason}: its arguments that
+    could not be guessed."""
     parameters = parameters_of(kernel)
     if parameters is None:
         return {"unknown": [], "reason": "it has no signature that Python can read"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -461,13 +462,20 @@ def test_check_says_what_is_in_order_and_what_is_not(project: Project) -> None:
 def test_doctor(project: Project) -> None:
     with_recipes(project, DOUBLE)
     done = project.jaxcheck("doctor")
-    assert done.code == 0, done
-    assert "backend cpu" in done.out
+    assert done.code == 1, done
+    assert re.search(r"ok +backend cpu", done.out)
     assert "gpu: not available here" in done.out
-    assert "no golden yet" in done.out
-    assert project.jaxcheck("doctor", "--backend", "gpu").code == 4
+    assert re.search(r'PROBLEM +goldens missing: double\n +try: jaxcheck bless double --reason "why"', done.out), done
+    project.bless()
+    done = project.jaxcheck("doctor")
+    assert done.code == 0, done
+    assert "PROBLEM" not in done.out
+    project.write("recipes.yaml", (project.folder / "recipes.yaml").read_text().replace("x: 1.0", "x: 3.0"))
+    assert re.search(r"PROBLEM +goldens stale: double::", project.jaxcheck("doctor").out)
     project.write("recipes.yaml", "version: 2\n")
-    assert project.jaxcheck("doctor").code == 2
+    done = project.jaxcheck("doctor", "--backend", "gpu")
+    assert done.code == 4, "what is not there at all outweighs what is wrong"
+    assert re.search(r"PROBLEM +recipes.yaml:1:10: .*\n(.*\n)? +try: jaxcheck check", done.out), done
 
 
 def test_python_m_and_version(project: Project) -> None:

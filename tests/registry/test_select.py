@@ -78,6 +78,7 @@ CYRILLIC = ["ньютон::нули[eager]", "ньютон::нули[jit]"]
         (Selection(keyword="::zeros[jit]"), [NEWTON[3]]),
         (Selection(keyword="  "), NEWTON + BATCH + MADE + CYRILLIC),
         (Selection(last_failed_ids=(NEWTON[0], MADE[3], "gone::a[jit]")), [NEWTON[0], MADE[3]]),
+        (Selection(last_failed_ids=("made::*[jit]", "newton::*[eager]")), [NEWTON[0], NEWTON[2], MADE[1], MADE[4]]),
         (Selection(last_failed_ids=frozenset()), []),
         (Selection(names=("newton::standard[jit]",), modes=("eager",)), []),
         (Selection(names=("made",), last_failed_ids=(NEWTON[0],)), []),
