@@ -75,7 +75,14 @@ def write_registry(sketches: Sequence[Sketch], path: Path) -> tuple[Registry, di
 
 
 def tell_git(folder: Path) -> list[str]:
-    """Adds what git has to know, where it is not said yet; the files that were changed."""
+    """Adds what git has to know, where it is not said yet; the files that were changed. UsageError as above."""
+    try:
+        return _add_lines(folder)
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}", hint="the registry is written") from error
+
+
+def _add_lines(folder: Path) -> list[str]:
     changed = []
     for name, line in GIT_LINES.items():
         file = folder / name

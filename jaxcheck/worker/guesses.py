@@ -95,7 +95,8 @@ def guess(kernel: Callable[..., Any], root: str) -> dict[str, Any]:
     said = _said(kernel, needed)
     found, reason = _first_that_works(kernel, [p.name for p in needed], said, root)
     if found is None:
-        return {"unknown": [p.name for p in needed if p.name not in said], "reason": reason}
+        names = [p.name for p in needed]
+        return {"unknown": [name for name in names if name not in said] or names, "reason": reason}
     trial = Trial(kernel, root)
     modes = ["eager", "jit"] if trial.traces(found) is None else ["eager"]
     cases, dtypes = _cases(trial, found, modes)
@@ -127,7 +128,7 @@ def _annotated(annotation: Any, sizes: dict[str, int]) -> Guess | None:
         return Guess("float32", ())
     dims = getattr(annotation, "dim_str", None)  # jaxtyping's own
     if isinstance(dims, str):
-        return Guess(_dtype(str(getattr(annotation, "dtype", ""))), _dimensions(dims, sizes))
+        return Guess(_dtype(getattr(getattr(annotation, "dtype", None), "__name__", "")), _dimensions(dims, sizes))
     match = _ANNOTATED.search(text)
     return Guess(_dtype(match[1]), _dimensions(match[2], sizes)) if match else _plainly(text, sizes)
 
@@ -208,7 +209,9 @@ def _first_that_works(
     trial, deadline = Trial(kernel, root), time.monotonic() + SECONDS
     first: Exception | None = None
     branches = []
-    for guesses in itertools.islice(_guesses(names, said), MOST_TRIALS):
+    told = itertools.islice(_guesses(names, said), MOST_TRIALS)
+    untold = itertools.islice(_guesses(names, {}) if said else (), MOST_TRIALS)  # what is said may be out of date
+    for guesses in itertools.chain(told, untold):
         error = trial.traces(guesses)
         if error is None:
             return guesses, ""
