@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="scripts/bench diagnose", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="warm calls and walks (default: 3)")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="warm calls and walks (default: 5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number there")
     parser.add_argument("--one", nargs=2, metavar=("KIND", "EQUATIONS"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -66,12 +66,16 @@ def measured(kind: str, size: int, rounds: int) -> dict[str, Any]:
     from jaxcheck.worker.walker import walk
 
     function, arguments = program(kind, size)
-    calls = [seconds(lambda: jax.block_until_ready(function(*arguments))) for _ in range(rounds + 1)]
+    calls = [seconds(lambda: jax.block_until_ready(function(*arguments))) for _ in range(2)]
     before = megabytes()
     with tempfile.TemporaryDirectory() as folder:
         steps = Path(folder, "steps.jsonl")
-        walks = [seconds(lambda: walk(function, arguments, steps)) for _ in range(rounds + 1)]
+        begun = time.perf_counter()
         found = walk(function, arguments, steps)
+        walks = [time.perf_counter() - begun]
+        for _ in range(rounds):  # in turns, so that a slow minute of the machine touches both
+            walks.append(seconds(lambda: walk(function, arguments, steps)))
+            calls.append(seconds(lambda: jax.block_until_ready(function(*arguments))))
     assert found["partial"] is None
     assert "origin" not in found["kinds"], found["first"]
     return {
