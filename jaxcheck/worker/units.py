@@ -25,6 +25,22 @@ from jaxcheck.worker.program import serialised, words_of
 from jaxcheck.worker.trees import leaf_of, restore
 
 
+KEPT_CALLS = 64
+_calls: dict[Any, Callable[..., Any]] = {}
+
+
+def _call(code: bytes) -> Callable[..., Any]:
+    """A jitted call of an export. Exports of one text share it: cases of the same shapes, and often both sides of an
+    upgrade, so that each is compiled once. What is kept is a program, not its outputs: it runs every time."""
+    exported = export.deserialize(bytearray(code))
+    key = (exported.mlir_module(), exported.in_avals, exported.out_avals, exported.calling_convention_version)
+    if key not in _calls:
+        if len(_calls) >= KEPT_CALLS:
+            del _calls[next(iter(_calls))]
+        _calls[key] = jax.jit(exported.call)
+    return _calls[key]
+
+
 @dataclass(frozen=True)
 class Step:
     """A call: which unit, at which values (by number), and the numbers of what it gives."""
@@ -45,7 +61,7 @@ class Units:
 
     def run(self) -> list[Any]:
         """The outputs, flat; raises what JAX raises for an export that it cannot load or run."""
-        calls = [jax.jit(export.deserialize(bytearray(code)).call) for code in self.exports]
+        calls = [_call(code) for code in self.exports]
         known: dict[int, Any] = {number: words_of(restore(leaf)) for number, leaf in enumerate(self.values)}
         for step in self.steps:
             results = calls[step.unit](*[known[number] for number in step.inputs])
