@@ -24,7 +24,6 @@ from jaxcheck.worker import internals
 from jaxcheck.worker.program import serialised, words_of
 from jaxcheck.worker.trees import leaf_of, restore
 
-
 KEPT_CALLS = 64
 _calls: dict[Any, Callable[..., Any]] = {}
 
