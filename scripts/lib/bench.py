@@ -30,7 +30,8 @@ from circumstances import cores
 
 PYTHON = sys.executable
 JAXCHECK = str(Path(sys.executable).with_name("jaxcheck"))
-RUN = [JAXCHECK, "run", "--quiet"]
+WARM = [JAXCHECK, "run", "--quiet"]  # programs that an earlier run compiled are there
+RUN = [*WARM, "--no-cache"]
 PEER = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_peer.py"]
 FLOOR = [PYTHON, "floor.py", "floor-goldens"]
 
@@ -41,9 +42,11 @@ WORK: Contestants = {
     "pytest-regressions": PEER,
     "jaxcheck run -j 1": [*RUN, "-j", "1"],
     "jaxcheck run -j 2": [*RUN, "-j", "2"],
+    "jaxcheck run -j 1, again": [*WARM, "-j", "1"],
+    "jaxcheck run -j 2, again": [*WARM, "-j", "2"],
 }
 # What the float64 shadow and the noise floor cost: a blessing pays for them, a run reads what was stored.
-BLESS = [JAXCHECK, "bless", "--all", "--reason", "bench", "-j", "1"]
+BLESS = [JAXCHECK, "bless", "--all", "--reason", "bench", "-j", "1", "--no-cache"]
 PLAIN, TRUE = ["--goldens", "goldens-plain"], ["--goldens", "goldens-true"]
 BLESSING: Contestants = {
     "jaxcheck bless --no-truth": [*BLESS, *PLAIN, "--no-truth"],
