@@ -296,19 +296,20 @@ class Service:
     def replay(
         self, program: str, sha256: str | None, case: str | None, config: dict[str, Any], folder: str
     ) -> dict[str, Any]:
-        """The flat outputs of a program, exported here or under another JAX; or why it does not run.
+        """The flat outputs of a program, exported here or under another JAX, and a digest of its text as this JAX reads
+        it; or why it does not run.
 
         `program` is a file that the request of that name wrote, run only if its sha256 is this; or a golden, with the
         case whose program is run, which has a digest of its own.
         """
         with checks.undisturbed(), checks.captured_warnings(), internals.configured(replays.known_config(config)):
             try:
-                outputs = replays.run(Path(program), sha256, case)
+                outputs, text = replays.run(Path(program), sha256, case)
             except Exception as error:  # an export of a newer JAX, a target that this runtime does not have
                 return {"reason": describe(error)}
         path = os.path.join(folder, "replayed.npz")
         write_tree(path, outputs, {})
-        return {"outputs": path}
+        return {"outputs": path, "text": text}
 
     def equations(self, recipe: str, case: str, mode: str, stored: str | None) -> dict[str, Any]:
         """The traced program of a mode as rows, and the operations that it is lowered to; or why there is none."""
