@@ -100,8 +100,8 @@ def test_typed_keys_travel_as_key_data(tmp_path: Path) -> None:
     key = jax.random.key(3)
     keys, numbers = draw(key)
     expected = bits((jax.random.key_data(keys), numbers))
-    for units in (exported_whole(draw, [key]), exported_steps(draw, [key])):
-        assert bits(there_and_back(units, tmp_path).run()) == expected
+    for exported in (exported_whole(draw, [key]), exported_steps(draw, [key])):
+        assert bits(there_and_back(exported, tmp_path).run()) == expected
 
 
 def test_a_file_that_was_altered_is_not_run(tmp_path: Path) -> None:
