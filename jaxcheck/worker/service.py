@@ -31,7 +31,6 @@ from jaxcheck.worker import (
     traceable,
     traces,
     truth,
-    walks,
 )
 from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
@@ -83,11 +82,8 @@ class Service:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply; `programs` in it counts what came out of the compilation cache meanwhile."""
         op = request.pop("op")
-        if op in walks.WALKS:
-            reply = self._walked(op, **request)
-        else:
-            method: Callable[..., dict[str, Any]] = getattr(self, op)
-            reply = method(**request)
+        method: Callable[..., dict[str, Any]] = getattr(self, op, partial(self._walked, op))
+        reply = method(**request)
         return {**reply, "programs": self.programs.taken()}
 
     def start(
@@ -335,6 +331,8 @@ class Service:
 
     def _walked(self, op: str, recipe: str, case: str, mode: str, stored: str | None, **options: Any) -> dict[str, Any]:
         """A request of `walks` about a mode's program as a function of arrays, and these."""
+        from jaxcheck.worker import walks  # most workers never walk, and it costs a tenth of their start
+
         prepared, work = self.prepared[recipe], walks.WALKS[op](mode, **options)
         # Debugging options stop at what is computed on the way: a NaN that a `where` will hide.
         config = {name: value for name, value in prepared.recipe["config"].items() if "debug" not in name}
