@@ -27,7 +27,6 @@ from jaxcheck.worker import (
     repeated,
     replays,
     streams,
-    texts,
     traceable,
     traces,
     truth,
@@ -320,6 +319,8 @@ class Service:
 
     def texts(self, recipe: str, case: str, stored: str | None, golden: str) -> dict[str, Any]:
         """Where the lowered program of a golden's case differs from the kernel's as it is now; or why not known."""
+        from jaxcheck.worker import texts  # it needs the dialects of MLIR, which take a while to import
+
         prepared = self.prepared[recipe]
         with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
             try:
