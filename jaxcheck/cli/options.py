@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from jaxcheck.execution.state import State
     from jaxcheck.goldens.store import GoldenStore
     from jaxcheck.registry.model import Registry
@@ -141,11 +143,20 @@ def open_project(registry: Path | None, goldens: Path | None, state: Path | None
 
     read = open_registry(registry, shipped)
     home = Path.cwd() if shipped else Path(read.root)
-    return Project(read, GoldenStore(goldens_folder(read, goldens)), State(state or home / ".jaxcheck"))
+    kept, folder = State(state or home / ".jaxcheck"), goldens_folder(read, goldens)
+    return Project(read, GoldenStore(folder, kept.history(folder)), kept)
 
 
 def goldens_folder(registry: Registry, goldens: Path | None) -> Path:
     return goldens or Path(registry.root) / "goldens"
+
+
+def golden_name(text: str, recipes: Collection[str]) -> tuple[str, str | None]:
+    """(recipe, backend) of `NAME`, or of `NAME@gpu` for a backend's own golden; a recipe's name may have an @, too."""
+    if text in recipes or "@" not in text:
+        return text, None
+    recipe, _, backend = text.rpartition("@")
+    return recipe, backend
 
 
 def shipped_folder() -> Path:
