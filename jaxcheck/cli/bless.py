@@ -26,6 +26,11 @@ Allow = Annotated[
     list[str] | None,
     typer.Option("--allow", help="Releases a brake: modes, property, reference, nonfinite, error, … (see refusals)."),
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Write goldens although CI is set.")]
+Who = Annotated[str | None, typer.Option("--who", envvar="JAXCHECK_WHO", help="Else git's user.name.")]
+WithTruth = Annotated[
+    bool, typer.Option("--truth/--no-truth", help="Store the float64 truth and the noise floor beside the numbers.")
+]
 
 
 def bless(
@@ -33,20 +38,18 @@ def bless(
     reason: Reason = None,
     everything: Annotated[bool, typer.Option("--all", help="Also what passes: new bits replace the old ones.")] = False,
     allow: Allow = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Write goldens although CI is set.")] = False,
+    yes: Yes = False,
     for_backend: Annotated[
         bool, typer.Option("--for-backend", help="Write a golden of this backend's own (NAME@gpu.npz).")
     ] = False,
-    truth: Annotated[
-        bool, typer.Option("--truth/--no-truth", help="Store the float64 truth and the noise floor beside the numbers.")
-    ] = True,
+    truth: WithTruth = True,
     derive_tolerance: Annotated[
         bool, typer.Option("--derive-tolerance", help="Propose tolerances of 8 noise floors, and record the floors.")
     ] = False,
     write: Annotated[
         bool, typer.Option("--write", help="With --derive-tolerance: put them in the registry's files.")
     ] = False,
-    who: Annotated[str | None, typer.Option("--who", envvar="JAXCHECK_WHO", help="Else git's user.name.")] = None,
+    who: Who = None,
     tag: opt.Tags = None,
     k: opt.Keyword = None,
     backend: opt.Backend = None,
@@ -105,14 +108,23 @@ def brakes_released(allow: list[str] | None) -> set[str]:
     return set(allow or ())
 
 
-def stop_without_reason(reason: str | None, yes: bool) -> None:
-    """Goldens are changed by somebody, for a reason, and not by a CI job in passing."""
-    from jaxcheck.errors import BlessRefused, UsageError
+def stop_in_ci(yes: bool) -> None:
+    """Goldens are not changed by a CI job in passing."""
+    from jaxcheck.errors import BlessRefused
 
     if os.environ.get("CI") and not yes:
-        raise BlessRefused("CI is set: goldens are not written here", hint="bless on your machine, or give --yes")
+        raise BlessRefused("CI is set: goldens are not written here", hint="do it on your machine, or give --yes")
+
+
+def stop_without_reason(
+    reason: str | None, yes: bool, what: str = "a blessing", command: str = "jaxcheck bless …"
+) -> None:
+    """Goldens are changed by somebody, for a reason."""
+    from jaxcheck.errors import UsageError
+
+    stop_in_ci(yes)
     if not (reason or "").strip():
-        raise UsageError("a blessing needs a reason", hint='jaxcheck bless … --reason "why the numbers moved"')
+        raise UsageError(f"{what} needs a reason", hint=f'{command} --reason "why the numbers moved"')
 
 
 def stop_without_floors(derive: bool, write: bool, truth: bool) -> None:

@@ -20,7 +20,10 @@ from jaxcheck.cli.doctor import doctor
 from jaxcheck.cli.gate import gate
 from jaxcheck.cli.init import init
 from jaxcheck.cli.list import list_
+from jaxcheck.cli.prune import prune
 from jaxcheck.cli.report import report
+from jaxcheck.cli.review import review
+from jaxcheck.cli.rollback import rollback
 from jaxcheck.cli.run import run
 from jaxcheck.cli.schema import schema
 from jaxcheck.cli.show import show
@@ -63,6 +66,7 @@ app = typer.Typer(
 )
 app.command("run", rich_help_panel=EVERY_DAY)(run)
 app.command("bless", rich_help_panel=EVERY_DAY)(bless)
+app.command("review", rich_help_panel=EVERY_DAY)(review)
 app.command("report", rich_help_panel=EVERY_DAY)(report)
 app.command("list", rich_help_panel=EVERY_DAY, epilog="Examples: `jaxcheck list`, `jaxcheck list --tag seed --ids`.")(
     list_
@@ -72,8 +76,10 @@ app.command("compare", rich_help_panel=UPGRADES)(compare)
 app.command("bisect", rich_help_panel=UPGRADES)(bisect)
 app.command("diagnose", rich_help_panel=UPGRADES)(diagnose)
 app.command("reject", rich_help_panel=GOLDENS)(reject)
-app.command("show", rich_help_panel=GOLDENS, epilog="Example: `jaxcheck show newton-sqrt::zeros`.")(show)
+app.command("rollback", rich_help_panel=GOLDENS)(rollback)
+app.command("show", rich_help_panel=GOLDENS)(show)
 app.command("diff", rich_help_panel=GOLDENS)(diff)
+app.command("prune", rich_help_panel=GOLDENS)(prune)
 app.command("bench", rich_help_panel=PROJECT, epilog="Example: `jaxcheck bench newton-sqrt --mode jit`.")(bench)
 app.command("check", rich_help_panel=PROJECT, epilog="Examples: `jaxcheck check`, `jaxcheck check --static`.")(check)
 app.command("init", rich_help_panel=PROJECT)(init)

@@ -12,6 +12,8 @@ import typer
 from jaxcheck.cli import completion
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from jaxcheck.execution.project import Project as Project
     from jaxcheck.execution.state import State
     from jaxcheck.registry.model import Registry
@@ -143,6 +145,14 @@ def goldens_folder(registry: Registry, goldens: Path | None) -> Path:
     from jaxcheck.execution import project
 
     return project.goldens_folder(registry, goldens)
+
+
+def golden_name(text: str, recipes: Collection[str]) -> tuple[str, str | None]:
+    """(recipe, backend) of `NAME`, or of `NAME@gpu` for a backend's own golden; a recipe's name may have an @, too."""
+    if text in recipes or "@" not in text:
+        return text, None
+    recipe, _, backend = text.rpartition("@")
+    return recipe, backend
 
 
 def selection_of(

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import getpass
 import importlib.metadata
+import os
 import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -326,9 +327,7 @@ def fresh_run(run: Run | None, registry: Registry, selection: Selection, backend
     It must be of this registry, of the same sources below its folder, the same packages and backend, and hold every
     selected case in every mode.
     """
-    if run is None or run.interrupted or run.registry_digest != registry.digest or run.backend != backend:
-        return None
-    if any(file_digest(path) != digest for path, digest in run.sources.items()) or not _same_packages(run):
+    if run is None or run.backend != backend or changed_since(run, registry):
         return None
     recipes = selected_recipes(registry, selection)
     done: dict[str, dict[str, set[str]]] = {}
@@ -342,6 +341,18 @@ def fresh_run(run: Run | None, registry: Registry, selection: Selection, backend
             return None
     chosen = [r for r in run.results if _selected(registry, selection, recipes, r)]
     return run.model_copy(update={"results": tuple(chosen)})
+
+
+def changed_since(run: Run, registry: Registry) -> str:
+    """Why blessing what this run left may not be blessing what the kernels give now; empty where nothing changed."""
+    if run.interrupted:
+        return "it was interrupted"
+    if run.registry_digest != registry.digest:
+        return "the registry changed since"
+    other = [path for path, digest in run.sources.items() if file_digest(path) != digest]
+    if other:
+        return f"{', '.join(os.path.basename(path) for path in other)} changed since"
+    return "" if _same_packages(run) else "it was run with other packages"
 
 
 def _selected(registry: Registry, selection: Selection, recipes: Sequence[object], result: CheckResult) -> bool:

@@ -15,7 +15,7 @@ from jaxcheck.registry.load import load_registry
 from jaxcheck.registry.model import Registry
 from jaxcheck.registry.words import dotted_problem
 
-GIT_LINES = {".gitignore": ".jaxcheck/", ".gitattributes": "goldens/*.npz binary"}
+GIT_LINES = {".gitignore": ".jaxcheck/", ".gitattributes": "goldens/*.npz binary diff=jaxcheck"}
 
 
 def check_request(kernels: Sequence[str], path: Path, force: bool) -> None:

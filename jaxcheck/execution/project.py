@@ -41,8 +41,8 @@ def project_of(registry: Registry, goldens: Path | None, state: Path | None, hom
     from jaxcheck.execution.state import State
     from jaxcheck.goldens.store import GoldenStore
 
-    place = state or (home or Path(registry.root)) / ".jaxcheck"
-    return Project(registry, GoldenStore(goldens_folder(registry, goldens)), State(place))
+    kept, folder = State(state or (home or Path(registry.root)) / ".jaxcheck"), goldens_folder(registry, goldens)
+    return Project(registry, GoldenStore(folder, kept.history(folder)), kept)
 
 
 def goldens_folder(registry: Registry, goldens: Path | None) -> Path:

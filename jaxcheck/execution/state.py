@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -51,6 +52,14 @@ class State:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def history(self, goldens: Path) -> Path:
+        """Where the goldens that were replaced in a folder are kept; of another folder than the one beside this state,
+        apart from those."""
+        kept, folder = self.folder / "history", goldens.resolve()
+        if folder == self.folder.resolve().parent / "goldens":
+            return kept
+        return kept / f"@{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
 
     def harness(self) -> Path:
         """A folder with a link to this very jaxcheck, and nothing else: what another interpreter imports it from."""

@@ -145,6 +145,14 @@ def _as_under_jit(moved: Sequence[Moved], found: Mapping[tuple[str, str], Cause]
     return borrowed
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What a program gave, or why nothing; and a digest of its text, as the runtime reads it that it was run on."""
+
+    gave: Tree | str
+    text: str = ""
+
+
 class Side:
     """Asks the workers of one side; one that does not start, or dies, gives the reason as its answer."""
 
@@ -164,19 +172,19 @@ class Side:
         request = {"op": "program", "case": check.case, "mode": check.mode, "stored": stored}
         return self._prepared_request(check, {**request, "folder": str(self._scratch(check))})
 
-    def replay(self, check: Moved, program: Mapping[str, Any]) -> Tree | str:
+    def replay(self, check: Moved, program: Mapping[str, Any]) -> Ran:
         """What a program gives here, or why nothing. `program`: what `program` answered, of either side."""
         if "reason" in program:
-            return str(program["reason"])
+            return Ran(str(program["reason"]))
         config = {n: v for n, v in self._recipe(check).config.items() if n.removeprefix("jax_") != "enable_x64"}
         request = {"op": "replay", **program, "config": config, "folder": str(self._scratch(check))}
         reply = self._request(check, {"case": None, **request})
         if "reason" in reply:
-            return str(reply["reason"])
+            return Ran(str(reply["reason"]))
         try:
-            return read_tree(reply["outputs"])[0]
+            return Ran(read_tree(reply["outputs"])[0], reply["text"])
         except GoldenError as error:
-            return str(error)
+            return Ran(str(error))
 
     def equations(self, check: Moved, stored: str | None) -> Program | str:
         request = {"op": "equations", "case": check.case, "mode": check.mode, "stored": stored}
@@ -250,8 +258,8 @@ class Inquiry:
         except JaxcheckError as error:
             because = str(error)
             return {(check.id, leaf): Cause("undetermined", because) for leaf in check.leaves or (WHOLE,)}
-        measured = self._measure(check, stored)
-        difference = self._difference(check, stored)
+        measured, same = self._measure(check, stored)
+        difference = Difference() if same else self._difference(check, stored)
         return {
             (check.id, leaf): decide(self._facts(check, leaf, measured, difference)) for leaf in self._leaves(check)
         }
@@ -296,8 +304,9 @@ class Inquiry:
             raise GoldenError(f"the two runs were given different inputs: {', '.join(apart)}")
         return paths[0] or paths[1], paths[1] or paths[0]
 
-    def _measure(self, check: Moved, stored: tuple[str | None, str | None]) -> Mapping[str, Tree | str]:
-        """What each program gave on each runtime, or why nothing: `old`, `new`, and `crossed`, the old on the new."""
+    def _measure(self, check: Moved, stored: tuple[str | None, str | None]) -> tuple[Mapping[str, Tree | str], bool]:
+        """What each program gave on each runtime, or why nothing: `old`, `new`, and `crossed`, the old on the new; and
+        whether both are one program, as the new runtime reads them."""
         own = self._pool.submit(self._own, self._old, check, stored[0])
         _, new = self._own(self._new, check, stored[1])
         program, old = own.result()
@@ -305,11 +314,12 @@ class Inquiry:
             path = self._old.half.saved.golden_path(check.recipe)
             if path is not None:
                 program = {"program": str(path), "sha256": None, "case": check.case}
-        if not check.unstable and isinstance(old, Tree) and not self._controls(check, old):
-            crossed: Tree | str = "the control failed, so that it would tell nothing"
+        if not check.unstable and isinstance(old.gave, Tree) and not self._controls(check, old.gave):
+            crossed = Ran("the control failed, so that it would tell nothing")
         else:
             crossed = self._new.replay(check, program)
-        return {"old": old, "new": new, "crossed": crossed}
+        same = bool(new.text) and new.text == crossed.text
+        return {"old": old.gave, "new": new.gave, "crossed": crossed.gave}, same
 
     def _controls(self, check: Moved, old: Tree) -> bool:
         """Whether the old program gives the ordinary bits of any leaf that moved, where it was made."""
@@ -317,7 +327,7 @@ class Inquiry:
         return any(compared(old, outputs, outputs, leaf).equal for leaf in self._leaves(check))
 
     @staticmethod
-    def _own(side: Side, check: Moved, stored: str | None) -> tuple[dict[str, Any], Tree | str]:
+    def _own(side: Side, check: Moved, stored: str | None) -> tuple[dict[str, Any], Ran]:
         program = side.program(check, stored)
         return program, side.replay(check, program)
 

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shlex
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jaxcheck.errors import GoldenError
 from jaxcheck.goldens.case import GoldenCase, content_digest
-from jaxcheck.goldens.damage import DamagedError
+from jaxcheck.goldens.damage import DamagedError, cannot_read
 from jaxcheck.goldens.golden import Draft, Golden
 from jaxcheck.goldens.names import file_stem
 from jaxcheck.goldens.replacing import cannot_write, remove_leftovers, replacing
 
-__all__ = ["HISTORY", "GoldenStore", "file_stem"]
+__all__ = ["HISTORY", "GoldenStore", "Version", "file_stem"]
 
 HISTORY = 5
 _SUFFIX = ".npz"
-_VERSION = "[0-9]" * 6 + _SUFFIX
+_VERSION = "[0-9]" * 6 + "-*" + _SUFFIX
 
 
 class GoldenStore:
-    """The goldens in `folder`. What a save replaces is kept in `history`, if given: each one's last HISTORY.
+    """The goldens in `folder`. What a write replaces is kept in `history`, if given: each one's last HISTORY.
 
     Writers hold a lock on the folder: two processes that change different cases of one recipe lose nothing.
     On a network file system that holds between the processes of one machine.
@@ -74,6 +75,13 @@ class GoldenStore:
             cases = {name: old.case(name, program=True) for name in kept} if old else {}
             return self._replace(recipe, backend, old, {**cases, **changes})
 
+    def discard(self, path: Path) -> None:
+        """Remove a golden file of this folder, whatever it holds, and keep its bytes in the history."""
+        with self._locked():
+            self._remember(path)
+            with _writing(path):
+                path.unlink(missing_ok=True)
+
     def recipes(self) -> dict[str, list[Path]]:
         """Every golden in the folder that can be opened, by recipe; `damaged` has the other files."""
         found: dict[str, list[Path]] = {}
@@ -86,12 +94,12 @@ class GoldenStore:
         """Every file in the folder that is named as a golden and is none, or has another recipe's name."""
         return {path: golden for path, golden in self._scan() if isinstance(golden, GoldenError)}
 
-    def versions(self, recipe: str, backend: str | None = None) -> list[Path]:
+    def versions(self, recipe: str, backend: str | None = None) -> list[Version]:
         """What was kept of the goldens that later ones replaced, the newest first."""
         if self.history is None:
             return []
         folder = self.history / self.path(recipe, backend).name.removesuffix(_SUFFIX)
-        return sorted(folder.glob(_VERSION), reverse=True)
+        return [Version(path, recipe) for path in sorted(folder.glob(_VERSION), reverse=True)]
 
     def _replace(self, recipe: str, backend: str | None, old: Golden | None, cases: Mapping[str, GoldenCase]) -> bool:
         path = self.path(recipe, backend)
@@ -111,17 +119,21 @@ class GoldenStore:
         return True
 
     def _remember(self, path: Path) -> None:
-        """Keep the bytes at `path` as the newest version, and drop what is older than the last HISTORY."""
+        """Keep the bytes at `path` as the newest version, once, and drop what is older than the last HISTORY."""
         if self.history is None or not os.path.exists(path):
             return
         folder = self.history / path.name.removesuffix(_SUFFIX)
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             kept = sorted(folder.glob(_VERSION))
-            number = int(kept[-1].stem) + 1 if kept else 1
-            with replacing(folder / f"{number:06d}{_SUFFIX}") as copy, open(path, "rb") as file:
+            number = int(kept[-1].name.partition("-")[0]) + 1 if kept else 1
+            digest = _file_digest(path)
+            newest = folder / f"{number:06d}-{digest}{_SUFFIX}"
+            same = [version for version in kept if version.stem.partition("-")[2] == digest]
+            with replacing(newest) as copy, open(path, "rb") as file:
                 shutil.copyfileobj(file, copy)
-            for version in kept[: 1 - HISTORY]:
+            others = [version for version in kept if version not in same]
+            for version in (*same, *others[: max(0, len(others) + 1 - HISTORY)]):
                 version.unlink()
 
     @contextlib.contextmanager
@@ -143,6 +155,43 @@ class GoldenStore:
                     yield path, golden if path == _own_path(golden) else _other_recipe(golden)
             except GoldenError as error:
                 yield path, error
+
+
+@dataclass(frozen=True)
+class Version:
+    """A golden that was replaced, in a file named by when that was and by the sha256 of its bytes."""
+
+    path: Path
+    recipe: str
+
+    @property
+    def address(self) -> str:
+        """sha256 of the file's bytes, in hexadecimal digits."""
+        return self.path.stem.partition("-")[2]
+
+    def open(self) -> Golden:
+        """The golden, all of it verified; GoldenError where it is damaged, as it was kept or since."""
+        if _file_digest(self.path) != self.address:
+            raise DamagedError(f"{self.path} is not what was kept: its digest is another", f"rm {_quoted(self.path)}")
+        golden = _open(self.path, self.recipe)
+        try:
+            golden.verify()
+        except GoldenError:
+            golden.close()
+            raise
+        return golden
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise cannot_read(path, error) from error
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
 
 
 @contextlib.contextmanager
@@ -177,10 +226,10 @@ def _open(path: Path, recipe: str) -> Golden:
 
 def _other_recipe(golden: Golden) -> GoldenError:
     """A copied file, or two names that differ only in what this file system ignores."""
-    own = shlex.quote(str(_own_path(golden)))
+    own = _quoted(_own_path(golden))
     return GoldenError(
         f"{golden.path} is the golden of another recipe, {golden.recipe!r}",
-        f"mv {shlex.quote(str(golden.path))} {own}, or rename one of the two recipes",
+        f"mv {_quoted(golden.path)} {own}, or rename one of the two recipes",
     )
 
 

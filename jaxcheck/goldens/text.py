@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxcheck.goldens.golden import Golden, GoldenCase
+from jaxcheck.goldens.golden import Blessing, CaseSummary, Golden, GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.registry.model import GRADIENT
+
+ENDS = 4  # elements printed of either end of an array: what moved shows in the digest and the statistics
 
 
 def golden_text(golden: Golden, cases: Sequence[str], elements: int) -> Iterator[str]:
@@ -66,6 +69,93 @@ def _tree_text(side: str, tree: Tree, tolerance: dict[str, dict[str, object]], e
 def _array_lines(leaf: Leaf, elements: int) -> list[str]:
     with np.printoptions(threshold=elements, edgeitems=max(1, elements // 4), linewidth=100, floatmode="unique"):
         return str(leaf.array()).splitlines() or [""]
+
+
+def stable_lines(golden: Golden, cases: Sequence[str]) -> Iterator[str]:
+    """The golden for `git diff`: one fact a line, in the file's own order, with nothing of where the file lies."""
+    yield printable(f"golden {golden.recipe}")
+    yield f"digest {golden.digest}"
+    yield f"replaced {golden.replaced or 'none'}"
+    for name in cases:
+        yield ""
+        yield printable(f"case {name}")
+        said, case = golden.summary(name), golden.case(name)
+        yield from (printable(f"  {line}") for line in _stable_case(said, case))
+
+
+def _stable_case(said: CaseSummary, case: GoldenCase) -> Iterator[str]:
+    yield from _stable_blessing(said.blessing)
+    yield f"golden: {said.contract}"
+    yield f"recipe hash {said.hash}"
+    if said.program is not None:
+        yield f"program: {said.program['size']} bytes, sha256 {said.program['sha256']}"
+    else:
+        yield f"program: none, {said.program_reason}"
+    yield from (f"argument {name} = {value!r}" for name, value in sorted(case.statics.items()))
+    if case.error is not None:
+        yield f"raises {case.error.type} ({', '.join(case.error.bases)})"
+        yield from (f"  | {line}" for line in case.error.message.splitlines())
+    for part, tree in case.trees():
+        yield f"{part} structure {_json(tree.structure)}"
+        for leaf in tree.leaves:
+            yield from _stable_leaf(part, leaf)
+    for path, held in sorted(case.tolerance.items()):
+        yield f"tolerance {path}: rtol {held['rtol']!r} atol {held['atol']!r} ({held['source']})"
+    yield from _stable_extra(case.extra)
+
+
+def _stable_blessing(blessing: Blessing) -> Iterator[str]:
+    commit = blessing.commit or "no commit"
+    yield f"blessed {blessing.when} by {blessing.who}, at {commit}, jaxcheck {blessing.jaxcheck}"
+    yield f"reason: {blessing.reason}"
+    yield from (f"environment {name}: {_json(value)}" for name, value in sorted(blessing.environment.items()))
+
+
+def _stable_leaf(part: str, leaf: Leaf) -> Iterator[str]:
+    weak, impl = " weak" if leaf.weak_type else "", f" {leaf.impl}" if leaf.impl else ""
+    yield f"{part} {leaf.path}: {leaf.dtype}{list(leaf.shape)}{weak}{impl}, sha256 {leaf.digest}"
+    values = leaf.array().reshape(-1)
+    if values.size <= 2 * ENDS:
+        yield f"  values {_values(values)}"
+    else:
+        yield f"  first {_values(values[:ENDS])}, last {_values(values[-ENDS:])}"
+    if values.size and leaf.impl is None:
+        yield f"  {_statistics(values)}"
+
+
+def _values(values: np.ndarray) -> str:
+    """As many digits as tell each from its neighbours in its own dtype."""
+    return "[" + ", ".join(str(value) for value in values) + "]"
+
+
+def _statistics(values: np.ndarray) -> str:
+    """Over the finite elements, real and imaginary parts alike; the mean in six digits, so that how it was summed does
+    not show."""
+    if values.dtype.kind in "biu":
+        return f"min {values.min()!s}, max {values.max()!s}, mean {float(np.mean(values, dtype=np.float64)):.6g}"
+    parts = values.view(values.real.dtype) if values.dtype.kind == "c" else values
+    wide = parts.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    nan, infinite = int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
+    counts = f"nan {nan}, inf {infinite}"
+    if not finite.size:
+        return counts
+    extent = f"min {parts[wide == finite.min()][0]!s}, max {parts[wide == finite.max()][0]!s}"
+    with np.errstate(over="ignore"):
+        return f"{extent}, mean {finite.mean():.6g}, {counts}"
+
+
+def _stable_extra(extra: Mapping[str, Any]) -> Iterator[str]:
+    """The noise floor and whatever else is kept: one line for each entry."""
+    for name, value in sorted(extra.items()):
+        if isinstance(value, dict):
+            yield from (f"{name} {key}: {_json(one)}" for key, one in sorted(value.items()))
+        else:
+            yield f"{name}: {_json(value)}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def printable(text: str) -> str:

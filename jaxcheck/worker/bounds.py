@@ -12,7 +12,8 @@ In units of `eps`, the distance of 1 to the next number in the output's dtype (t
 | decomposition of n | 8 (2 + n) | largest | backward stable: n rounding errors in each element of the result |
 
 Transcendental functions and decompositions are held to `bound * (1 + moved)`, where `moved` is how far the exact
-result moves when each input moves by half an eps: nobody computes `sin(1e6)` better than its argument is known.
+result moves when each input moves by half an eps: nobody computes `sin(1e6)` better than its argument is known. Of
+functions of one element (POINTWISE) that is asked of each element: a `tan` next to its pole excuses no other.
 Primitives that stand nowhere here count as transcendental.
 """
 
@@ -60,6 +61,13 @@ SUMS = frozenset(
     | {"psum", "select_and_scatter_add", "all_reduce", "ragged_dot", "ragged_dot_general"}
 )
 REDUCTIONS = SUMS | {"cumlogsumexp", "cumprod", "fft", "reduce", "reduce_prod", "scatter-mul", "scatter_mul"}
+# Real functions of one element each: how well that is determined is known element by element.
+POINTWISE = frozenset(
+    {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e", "bessel_i1e", "cbrt", "cos", "cosh"}
+    | {"digamma", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "igamma", "igammac", "igamma_grad_a"}
+    | {"integer_pow", "lgamma", "log", "log1p", "logistic", "polygamma", "pow", "random_gamma_grad"}
+    | {"regularized_incomplete_beta", "rsqrt", "sin", "sinh", "tan", "tanh", "zeta"}
+)
 PAIRS = frozenset({"add", "add_any", "sub"})
 BOUNDS: dict[Class, float] = {"moving": 0.0, "elementwise": 1.0, "transcendental": 4.0}
 
@@ -83,6 +91,11 @@ def class_of(equation: Any) -> Class:
     if primitive in REDUCTIONS:
         return "reduction"
     return "decomposition" if primitive in DECOMPOSITIONS else "transcendental"
+
+
+def is_pointwise(equation: Any) -> bool:
+    dtype = equation.outvars[0].aval.dtype
+    return equation.primitive.name in POINTWISE and bool(jnp.issubdtype(dtype, jnp.floating))
 
 
 def bound_of(equation: Any) -> float:

@@ -6,8 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcheck.worker import internals
+
+
+class NoFault(Exception):
+    """What was made wrong on purpose came out the same: nothing can be found."""
+
 
 Fault = Callable[[list[Any], list[Any]], list[Any]]  # (inputs, outputs) -> outputs
 
@@ -43,12 +49,26 @@ FAULTS: Mapping[str, Fault] = {
 
 
 def injected(faults: Mapping[str, str] | None) -> Callable[[int, Any, list[Any], list[Any]], list[Any]] | None:
-    """{number of an execution: kind of fault} as what an interpreter calls with each equation; None for none."""
+    """{number of an execution: kind of fault} as what an interpreter calls with each equation; None for none.
+
+    NoFault where a fault changes no value: a sign of 0, a bfloat16 rounding of 1.
+    """
     if not faults:
         return None
-    wrong = {int(number): FAULTS[kind] for number, kind in faults.items()}
+    wrong = {int(number): kind for number, kind in faults.items()}
 
     def intervene(number: int, equation: Any, inputs: list[Any], outputs: list[Any]) -> list[Any]:
-        return wrong[number](inputs, outputs) if number in wrong else outputs
+        if number not in wrong:
+            return outputs
+        changed = FAULTS[wrong[number]](inputs, outputs)
+        if all(map(_same, outputs, changed)):
+            raise NoFault(f"{wrong[number]} changes nothing at {number}, a {equation.primitive.name}")
+        return changed
 
     return intervene
+
+
+def _same(one: Any, other: Any) -> bool:
+    if internals.is_key(one):
+        return one is other
+    return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=bool(jnp.issubdtype(one.dtype, jnp.inexact)))

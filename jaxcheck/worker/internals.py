@@ -15,11 +15,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import monitoring
-from jax._src import api, pjit, source_info_util
-from jax._src.core import eval_jaxpr
+from jax._src import api, pjit, source_info_util, xla_bridge
+from jax._src.core import Literal, eval_jaxpr
 from jax._src.interpreters import partial_eval
 from jax._src.lru_cache import LRUCache
-from jax.extend.core import Literal
 
 CACHE_EVENTS = {"/jax/compilation_cache/cache_hits": "hits", "/jax/compilation_cache/cache_misses": "misses"}
 DURATIONS = {
@@ -193,10 +192,8 @@ def key_impl(leaf: Any) -> str | None:
 
 
 def backends() -> list[str]:
-    """The names of the backends that this JAX can start here."""
-    from jax.extend.backend import backends as started
-
-    return sorted(started())
+    """The names of the backends that this JAX can start here. (`jax.extend` has it too, and imports Pallas.)"""
+    return sorted(xla_bridge.backends())
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import jax.numpy as jnp
@@ -144,7 +143,7 @@ class Interpreter(ABC):
         columns: list[list[Any]] = []
         steps = range(params["length"])
         for step in reversed(steps) if params["reverse"] else steps:
-            row = [self.apply(itemgetter(step), value) for value in rows]
+            row = [self.apply(_row(step), value) for value in rows]
             given = [*values[:consts], *carry, *row]
             outputs = self._body(params["jaxpr"], given, place.inside(equation, iteration=step))
             carry = outputs[:carries]
@@ -214,6 +213,11 @@ class Plain(Interpreter):
 
 def _typed(literal: Any, aval: Any) -> Any:
     return literal if internals.is_key(literal) else np.asarray(literal, aval.dtype)
+
+
+def _row(step: int) -> Callable[[Any], Any]:
+    """By NumPy: JAX would compile one program for each row."""
+    return lambda value: value[step] if internals.is_key(value) else np.asarray(np.asarray(value)[step])
 
 
 def _stacked(*column: Any) -> Any:

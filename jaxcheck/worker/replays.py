@@ -15,12 +15,13 @@ from jaxcheck.worker.trees import leaf_of
 from jaxcheck.worker.units import Units, whole
 
 
-def run(path: Path, sha256: str | None, case: str | None) -> Tree:
-    """The outputs of a program, flat; raises what JAX raises for one that it cannot load, compile or run."""
+def run(path: Path, sha256: str | None, case: str | None) -> tuple[Tree, str]:
+    """(the outputs of a program, flat; the digest of its text); raises what JAX raises for one that it cannot load,
+    compile or run."""
     units = stored_units(path, case) if case is not None else Units.read(path, str(sha256))
     outputs = jax.block_until_ready(units.run())
     leaves = tuple(leaf_of(f"[{number}]", output) for number, output in enumerate(outputs))
-    return Tree({"list": ["*"] * len(leaves)}, leaves)
+    return Tree({"list": ["*"] * len(leaves)}, leaves), units.text()
 
 
 def stored_units(golden: Path, case: str) -> Units:

@@ -29,11 +29,9 @@ from jaxcheck.worker import (
     repeated,
     replays,
     streams,
-    texts,
     traceable,
     traces,
     truth,
-    walks,
 )
 from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
@@ -85,11 +83,8 @@ class Service:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply; `programs` in it counts what came out of the compilation cache meanwhile."""
         op = request.pop("op")
-        if op in walks.WALKS:
-            reply = self._walked(op, **request)
-        else:
-            method: Callable[..., dict[str, Any]] = getattr(self, op)
-            reply = method(**request)
+        method: Callable[..., dict[str, Any]] = getattr(self, op, partial(self._walked, op))
+        reply = method(**request)
         return {**reply, "programs": self.programs.taken()}
 
     def start(
@@ -308,19 +303,20 @@ class Service:
     def replay(
         self, program: str, sha256: str | None, case: str | None, config: dict[str, Any], folder: str
     ) -> dict[str, Any]:
-        """The flat outputs of a program, exported here or under another JAX; or why it does not run.
+        """The flat outputs of a program, exported here or under another JAX, and a digest of its text as this JAX reads
+        it; or why it does not run.
 
         `program` is a file that the request of that name wrote, run only if its sha256 is this; or a golden, with the
         case whose program is run, which has a digest of its own.
         """
         with checks.undisturbed(), checks.captured_warnings(), internals.configured(replays.known_config(config)):
             try:
-                outputs = replays.run(Path(program), sha256, case)
+                outputs, text = replays.run(Path(program), sha256, case)
             except Exception as error:  # an export of a newer JAX, a target that this runtime does not have
                 return {"reason": describe(error)}
         path = os.path.join(folder, "replayed.npz")
         write_tree(path, outputs, {})
-        return {"outputs": path}
+        return {"outputs": path, "text": text}
 
     def equations(self, recipe: str, case: str, mode: str, stored: str | None) -> dict[str, Any]:
         """The traced program of a mode as rows, and the operations that it is lowered to; or why there is none."""
@@ -335,6 +331,8 @@ class Service:
 
     def texts(self, recipe: str, case: str, stored: str | None, golden: str) -> dict[str, Any]:
         """Where the lowered program of a golden's case differs from the kernel's as it is now; or why not known."""
+        from jaxcheck.worker import texts  # it needs the dialects of MLIR, which take a while to import
+
         prepared = self.prepared[recipe]
         with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
             try:
@@ -346,6 +344,8 @@ class Service:
 
     def _walked(self, op: str, recipe: str, case: str, mode: str, stored: str | None, **options: Any) -> dict[str, Any]:
         """A request of `walks` about a mode's program as a function of arrays, and these."""
+        from jaxcheck.worker import walks  # most workers never walk, and it costs a tenth of their start
+
         prepared, work = self.prepared[recipe], walks.WALKS[op](mode, **options)
         # Debugging options stop at what is computed on the way: a NaN that a `where` will hide.
         config = {name: value for name, value in prepared.recipe["config"].items() if "debug" not in name}

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcheck.worker import internals
+from jaxcheck.worker import hosted, internals
 from jaxcheck.worker.interpreter import Interpreter, Place, is_discrete
 
 Policy = Literal["ideal", "quantised", "exact", "declared"]
@@ -135,6 +135,9 @@ def _has_floats(equation: Any) -> bool:
 
 
 def _wide(equation: Any, values: list[Any]) -> list[Any]:
+    found = hosted.by_numpy(equation, values)
+    if found is not None:
+        return [found]
     name, params = equation.primitive.name, widened_parameters(equation.params)
     if name in SCATTERS:
         # Its parameters hold a jaxpr of the declared dtype: the public function makes one of the wider.

@@ -6,8 +6,10 @@ a function that is jitted already. So the same bits come out, which an export of
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,29 @@ from jaxcheck.goldens.leaf import Leaf, json_field
 from jaxcheck.worker import internals
 from jaxcheck.worker.program import serialised, words_of
 from jaxcheck.worker.trees import leaf_of, restore
+
+KEPT_CALLS = 64
+LOCATION = re.compile(r'^#loc.*\n|\s*loc\((?:#loc\d*|"[^"]*"|unknown)\)', re.MULTILINE)
+_calls: dict[Any, Callable[..., Any]] = {}
+
+
+@functools.lru_cache(KEPT_CALLS)
+def _exported(code: bytes) -> tuple[Any, str]:
+    """(an export, what it computes: its text without places in source files)."""
+    exported = export.deserialize(bytearray(code))
+    return exported, LOCATION.sub("", exported.mlir_module())
+
+
+def _call(code: bytes) -> Callable[..., Any]:
+    """A jitted call of an export. Exports of one text share it: cases of the same shapes, and often both sides of an
+    upgrade, so that each is compiled once. What is kept is a program, not its outputs: it runs every time."""
+    exported, text = _exported(code)
+    key = (text, exported.in_avals, exported.out_avals, exported.calling_convention_version)
+    if key not in _calls:
+        if len(_calls) >= KEPT_CALLS:
+            del _calls[next(iter(_calls))]
+        _calls[key] = jax.jit(exported.call)
+    return _calls[key]
 
 
 @dataclass(frozen=True)
@@ -45,12 +70,18 @@ class Units:
 
     def run(self) -> list[Any]:
         """The outputs, flat; raises what JAX raises for an export that it cannot load or run."""
-        calls = [jax.jit(export.deserialize(bytearray(code)).call) for code in self.exports]
+        calls = [_call(code) for code in self.exports]
         known: dict[int, Any] = {number: words_of(restore(leaf)) for number, leaf in enumerate(self.values)}
         for step in self.steps:
             results = calls[step.unit](*[known[number] for number in step.inputs])
             known.update(zip(step.outputs, results, strict=True))
         return [known[number] for number in self.outputs]
+
+    def text(self) -> str:
+        """A digest of what is computed: the text of each unit as this JAX reads it, and the order of the calls. Two
+        programs that were exported by different versions have the same where they are the same."""
+        texts = [_exported(code)[1] for code in self.exports]
+        return hashlib.sha256(repr((texts, self.steps, self.outputs)).encode()).hexdigest()
 
     def write(self, path: Path) -> str:
         """Its file's sha256, without which nobody runs it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -204,7 +204,7 @@ class Walker(Shadow):
     ) -> tuple[Measured, float]:
         """(the error, the bound that holds here); what costs another evaluation only where the error is large."""
         eps = bounds.eps_of_product(equation, jax.default_backend(), held.eps)
-        held = Format(eps, held.tiny, held.largest)
+        held = replace(held, eps=eps)
         each = known.kind in ("moving", "elementwise")
         found, bound = errors.measured(mine, exact, held, None if each else errors.size(exact)), known.bound
         if found.error <= bound or self._local == "declared":
@@ -214,6 +214,9 @@ class Walker(Shadow):
             terms = self._exact(equation, list(map(_magnitude, low)), number)
             if terms is not None:
                 found = errors.measured(mine, exact, held, errors.size(terms))
+        elif bounds.is_pointwise(equation):
+            found, times = errors.conditioned(mine, exact, self._moved_each(equation, low, number, exact), held)
+            bound *= times
         elif not each:
             bound *= 1 + self._moved(equation, low, number, exact, held)
         if found.error > bound and any(_has_subnormals(value) for value in low):
@@ -229,8 +232,23 @@ class Walker(Shadow):
         for sign in (1, -1):
             other = self._exact(equation, [_changed(value, _nudge(value, sign)) for value in low], number)
             if other is not None and np.isfinite(other).any():
-                moved = max(moved, errors.relative(other, exact) / held.eps)
+                distance = errors.size(other - exact)
+                moved = max(moved, distance / max(errors.size(exact) * held.eps, held.tiny))
         return moved
+
+    def _moved_each(self, equation: Any, low: list[Any], number: int, exact: Array) -> Array:
+        """How far each element moves as one input after the other moves by half an eps; infinite where it becomes, or
+        is no longer, infinite or NaN."""
+        total = np.zeros(exact.shape)
+        for position, value in enumerate(low):
+            moved = np.zeros(exact.shape)
+            for sign in (1, -1):
+                nudged = [*low[:position], _changed(value, _nudge(value, sign)), *low[position + 1 :]]
+                other = self._exact(equation, list(map(self._raised, nudged)), number)
+                if other is not None:
+                    moved = np.maximum(moved, errors.distances(other, exact))
+            total += moved
+        return total
 
     def _exact(self, equation: Any, values: list[Any], number: int) -> Array | None:
         outputs = self._wide(equation, values, "exact")

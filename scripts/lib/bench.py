@@ -3,6 +3,8 @@ and noise floor against one without, and a run against goldens of either kind.
 
 Whole processes, as a user starts them, in turns (A B C A B C ...), after one round that is not counted. A ratio is
 taken within each round, so that a slow minute of the machine touches both of its sides.
+
+`scripts/bench diagnose` measures something else: the walk of `jaxcheck diagnose` against a plain call.
 """
 
 from __future__ import annotations
@@ -23,9 +25,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import walks
+from circumstances import cores
+
 PYTHON = sys.executable
 JAXCHECK = str(Path(sys.executable).with_name("jaxcheck"))
-RUN = [JAXCHECK, "run", "--quiet"]
+WARM = [JAXCHECK, "run", "--quiet"]  # programs that an earlier run compiled are there
+RUN = [*WARM, "--no-cache"]
 PEER = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_peer.py"]
 FLOOR = [PYTHON, "floor.py", "floor-goldens"]
 
@@ -36,9 +42,11 @@ WORK: Contestants = {
     "pytest-regressions": PEER,
     "jaxcheck run -j 1": [*RUN, "-j", "1"],
     "jaxcheck run -j 2": [*RUN, "-j", "2"],
+    "jaxcheck run -j 1, again": [*WARM, "-j", "1"],
+    "jaxcheck run -j 2, again": [*WARM, "-j", "2"],
 }
 # What the float64 shadow and the noise floor cost: a blessing pays for them, a run reads what was stored.
-BLESS = [JAXCHECK, "bless", "--all", "--reason", "bench", "-j", "1"]
+BLESS = [JAXCHECK, "bless", "--all", "--reason", "bench", "-j", "1", "--no-cache"]
 PLAIN, TRUE = ["--goldens", "goldens-plain"], ["--goldens", "goldens-true"]
 BLESSING: Contestants = {
     "jaxcheck bless --no-truth": [*BLESS, *PLAIN, "--no-truth"],
@@ -52,6 +60,9 @@ VERSIONS = ("jaxcheck", "jax", "jaxlib", "optax", "numpy", "pytest", "pytest-reg
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["diagnose"]:
+        walks.main(sys.argv[2:])
+        return
     arguments = parse()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "work"
@@ -152,11 +163,6 @@ def circumstances() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: importlib.metadata.version(name) for name in VERSIONS},
     }
-
-
-def cores() -> int:
-    """Those that this process may use, where the system tells."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpu_model() -> str:

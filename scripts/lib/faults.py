@@ -8,17 +8,16 @@ rewrites  the same numbers by other roads (scripts/seeded/rewrites.yaml): none m
 knobs     the shipped recipes under other compiler options, another instruction set, one core: no alarm
 
 Copies of the kernels that nobody changed must pass. Exits with 0 if all of that holds.
+
+`scripts/faults origins` measures something else: how often `jaxcheck diagnose` names the right equation.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
-import importlib.metadata
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import origins
 import yaml
+from circumstances import circumstances
 
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.load import load_registry
@@ -50,7 +51,6 @@ SLOW = {
 DOTTED = ("kernel", "inputs", "reference")
 # What a misspelt change does; a fault that does not run proves nothing.
 MISSPELT = ("NameError", "ImportError", "ModuleNotFoundError", "SyntaxError", "AttributeError")
-VERSIONS = ("jaxcheck", "jax", "jaxlib", "optax", "numpy")
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,8 @@ class Report:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["origins"]:
+        origins.main(sys.argv[2:])
     arguments = parse()
     report = Report()
     with tempfile.TemporaryDirectory() as temporary:
@@ -417,13 +419,6 @@ def table(heading: str, rows: list[tuple[str, Outcome]]) -> list[str]:
         return []
     body = [f"| {name} | {each.checks} | {each.moved} | {len(each.alarms)} |" for name, each in rows]
     return [f"| {heading} | checks | moved | alarms |", "|---|---|---|---|", *body, ""]
-
-
-def circumstances() -> str:
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS)
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{today}; {cores} cores, {platform.machine()}; Python {platform.python_version()}, {versions}."
 
 
 def as_data(report: Report) -> dict[str, Any]:

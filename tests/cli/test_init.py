@@ -94,7 +94,7 @@ class TestAProject:
     def test_git_is_told_once(self, started: tuple[Project, Done]) -> None:
         project, _ = started
         assert (project.folder / ".gitignore").read_text() == "*.log\n.jaxcheck/\n"
-        assert (project.folder / ".gitattributes").read_text() == "goldens/*.npz binary\n"
+        assert (project.folder / ".gitattributes").read_text() == "goldens/*.npz binary diff=jaxcheck\n"
 
     def test_the_commands_it_prints_work(self, started: tuple[Project, Done]) -> None:
         project, done = started

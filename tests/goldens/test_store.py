@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import os
 import subprocess
 import sys
@@ -142,7 +143,7 @@ def test_a_golden_without_cases_is_removed_and_kept_in_the_history(store: Golden
     before = store.path("r").read_bytes()
     assert store.update("r", {}, remove=["a"])
     assert not store.path("r").exists()
-    assert [path.read_bytes() for path in store.versions("r")] == [before]
+    assert [version.path.read_bytes() for version in store.versions("r")] == [before]
     assert not store.update("r", {}, remove=["a"])
     assert not store.save("r", {})
 
@@ -152,9 +153,38 @@ def test_the_last_goldens_are_kept_byte_for_byte(store: GoldenStore) -> None:
     for number in range(HISTORY + 3):
         store.save("r", {"a": case(number)})
         written.append(store.path("r").read_bytes())
-    assert [path.read_bytes() for path in store.versions("r")] == written[-2 : -HISTORY - 2 : -1]
+    assert [version.path.read_bytes() for version in store.versions("r")] == written[-2 : -HISTORY - 2 : -1]
     assert store.versions("r", "gpu") == []
-    assert Golden.open(store.versions("r")[0]).recipe == "r"
+    assert store.versions("r")[0].open().recipe == "r"
+
+
+def test_the_same_bytes_are_kept_once(store: GoldenStore) -> None:
+    contents = [write_golden(store.folder.parent / f"{n}.npz", "r", a=case(n)).read_bytes() for n in range(2)]
+    store.folder.mkdir()
+    for number in range(4):  # as a checkout of two branches in turns would leave them
+        store.path("r").write_bytes(contents[number % 2])
+        store.save("r", {"a": case(10 + number)})
+    kept = [version.path.read_bytes() for version in store.versions("r")]
+    assert kept == [contents[1], contents[0]]
+    assert [v.address for v in store.versions("r")] == [hashlib.sha256(content).hexdigest() for content in kept]
+
+
+def test_what_is_discarded_is_kept_in_the_history(store: GoldenStore) -> None:
+    store.save("r", {"a": case()}, backend="gpu")
+    before = store.path("r", "gpu").read_bytes()
+    store.discard(store.path("r", "gpu"))
+    assert files(store.folder) == []
+    assert [version.path.read_bytes() for version in store.versions("r", "gpu")] == [before]
+    assert store.versions("r") == []
+
+
+def test_a_kept_golden_that_changed_since_is_not_trusted(store: GoldenStore) -> None:
+    for number in range(2):
+        store.save("r", {"a": case(number)})
+    (version,) = store.versions("r")
+    write_golden(version.path, "r", a=case(5))
+    with pytest.raises(GoldenError, match="is not what was kept"):
+        version.open()
 
 
 def test_without_a_history_nothing_is_kept(store: GoldenStore) -> None:
@@ -190,7 +220,7 @@ def test_a_damaged_file_is_replaced_by_a_save_and_stops_an_update(store: GoldenS
     assert store.save("r", {"a": case()})
     assert held(store) == {"a": case()}
     assert loaded(store).replaced is None
-    assert [path.read_bytes() for path in store.versions("r")] == [damaged]
+    assert [version.path.read_bytes() for version in store.versions("r")] == [damaged]
 
 
 def test_a_damaged_array_is_mended_by_saving_the_same_content(store: GoldenStore) -> None:

@@ -15,7 +15,8 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 from jaxcheck.errors import GoldenError  # noqa: E402
-from jaxcheck.worker import internals  # noqa: E402
+from jaxcheck.worker import internals, units  # noqa: E402
+from jaxcheck.worker.program import serialised  # noqa: E402
 from jaxcheck.worker.units import Units, exported_steps, exported_whole  # noqa: E402
 
 pytestmark = pytest.mark.needs_jax
@@ -99,8 +100,8 @@ def test_typed_keys_travel_as_key_data(tmp_path: Path) -> None:
     key = jax.random.key(3)
     keys, numbers = draw(key)
     expected = bits((jax.random.key_data(keys), numbers))
-    for units in (exported_whole(draw, [key]), exported_steps(draw, [key])):
-        assert bits(there_and_back(units, tmp_path).run()) == expected
+    for exported in (exported_whole(draw, [key]), exported_steps(draw, [key])):
+        assert bits(there_and_back(exported, tmp_path).run()) == expected
 
 
 def test_a_file_that_was_altered_is_not_run(tmp_path: Path) -> None:
@@ -125,3 +126,19 @@ def test_what_is_jitted_is_traced_as_before_afterwards() -> None:
 def test_a_kernel_that_needs_values_has_no_program() -> None:
     with pytest.raises(jax.errors.TracerBoolConversionError):
         exported_steps(lambda x: x if x.sum() > 0 else -x, [jax.device_put(X)])
+
+
+def test_programs_of_one_text_share_a_compilation_and_others_do_not() -> None:
+    """Where it was written does not matter; every digit of a constant does."""
+    x = jnp.arange(3.0)
+    here, there = serialised(lambda x: jnp.sin(x) * 2.0, [x]), serialised(lambda x: jnp.sin(x) * 2.0, [x])
+    other = serialised(lambda x: jnp.sin(x) * 2.0000002, [x])
+    assert units._call(here) is units._call(there)
+    assert units._call(here) is not units._call(other)
+    assert Units((here,), (), (), ()).text() == Units((there,), (), (), ()).text()
+    assert Units((here,), (), (), ()).text() != Units((other,), (), (), ()).text()
+    table = np.random.default_rng(1).normal(size=(200, 200)).astype(np.float32)
+    moved = table.copy()
+    moved[100, 100] = np.nextafter(moved[100, 100], np.float32(9))
+    one, two = (serialised(lambda x, kept=kept: kept @ x, [jnp.ones(200)]) for kept in (table, moved))
+    assert units._call(one) is not units._call(two)

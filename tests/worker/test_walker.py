@@ -18,8 +18,8 @@ import optax  # noqa: E402
 
 from jaxcheck.execution.conduct import recipe_message  # noqa: E402
 from jaxcheck.registry.load import load_registry  # noqa: E402
-from jaxcheck.worker import internals  # noqa: E402
-from jaxcheck.worker.faults import injected  # noqa: E402
+from jaxcheck.worker import errors, internals  # noqa: E402
+from jaxcheck.worker.faults import NoFault, injected  # noqa: E402
 from jaxcheck.worker.interpreter import Plain  # noqa: E402
 from jaxcheck.worker.program import flat_function  # noqa: E402
 from jaxcheck.worker.service import Prepared, Service  # noqa: E402
@@ -218,6 +218,38 @@ def test_flips_are_no_origins(tmp_path: Path) -> None:
     found, rows = walked(lambda x: jax.lax.cond(x * x >= square, jnp.sin, jnp.cos, x), tmp_path, jnp.asarray(x))
     assert {row["primitive"] for row in rows if row["kind"] == "flip"} == {"ge", "cond"}
     assert set(found["kinds"]) == {"flip"}
+
+
+def test_what_is_badly_determined_excuses_no_other(tmp_path: Path) -> None:
+    near = jnp.asarray([np.pi / 2, np.pi, 0.5], jnp.float32)  # a pole, a root, and a good place
+    for function, given, kind in (
+        (jnp.tan, near, "dropped"),
+        (jnp.log, jnp.asarray([1.0, -1.0, 0.0, np.nan, np.inf]), "sign"),  # nothing finite but a zero
+    ):
+        assert walked(function, tmp_path, given)[0]["kinds"] == {}
+        found, _ = walked(function, tmp_path, given, intervene=injected({"0": kind}))
+        assert set(found["kinds"]) == {"origin"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "exact", "right"),
+    [
+        ("float8_e4m3fn", np.nan, 480.0, True),  # it has no infinity
+        ("float8_e4m3fn", np.nan, 100.0, False),
+        ("float8_e5m2", np.inf, 70000.0, True),
+        ("float8_e5m2", np.inf, 1.0, False),
+        ("float32", np.nan, 1e39, False),
+        ("float32", np.inf, 1e39, True),
+    ],
+)
+def test_what_is_too_large_for_a_dtype(dtype: str, value: float, exact: float, right: bool) -> None:
+    found = errors.measured(np.asarray([value]), np.asarray([exact]), errors.Format.of(jnp.dtype(dtype)), None)
+    assert (found.error == 0) == right
+
+
+def test_a_fault_that_changes_nothing_is_none(tmp_path: Path) -> None:
+    with pytest.raises(NoFault, match="sign changes nothing at 0, a sin"):
+        walked(jnp.sin, tmp_path, jnp.zeros(3), intervene=injected({"0": "sign"}))
 
 
 def test_low_precision_is_held_to_its_own_eps(tmp_path: Path) -> None:

@@ -77,7 +77,15 @@ def _header(run: Run, name: str) -> Markup:
     toggle = element("button", "Dark or light", type="button", id="theme", hidden=True)
     skip = element("a", "Skip to the checks", href="#checks", class_="skip")
     head = element("div", element("h1", title), toggle, class_="top")
-    return element("header", skip, head, element("p", _line(run), class_=f"verdict {colour}"))
+    where = element("p", _conditions(run), class_="dim")
+    return element("header", skip, head, element("p", _line(run), class_=f"verdict {colour}"), where)
+
+
+def _conditions(run: Run) -> str:
+    """The place in one line: the numbers above hold there and nowhere else."""
+    facts = words.environment_facts(run.environment) if run.environment else {}
+    told = " · ".join(line(facts[name]) for name in ("backend", "versions", "cpu") if name in facts)
+    return f"after: {told}" if isinstance(run, Gate) and told else told
 
 
 def _main(run: Run) -> Markup:
@@ -165,18 +173,24 @@ def _select(name: str, numbers: Mapping[str, int]) -> Markup | None:
 
 
 def _recipes(results: Sequence[CheckResult], index: Index, gated: bool) -> Iterator[Markup]:
-    """What went wrong comes first, and is open where it is little."""
+    """What went wrong comes first, and is open where it is little; then what moved furthest."""
     by_recipe: dict[str, list[CheckResult]] = {}
     for result in results:
         by_recipe.setdefault(result.recipe, []).append(result)
-    grave = Counter(result.recipe for result in results if severity(kind_of(result, gated)) == "bad")
     opened = {id(result) for result in _to_open(results, gated)}
-    for recipe, its in sorted(by_recipe.items(), key=lambda item: not grave[item[0]]):
+    for recipe, its in sorted(by_recipe.items(), key=lambda item: _rank(item[1], gated)):
         counts = Counter(kind_of(result, gated) for result in its)
         told = ", ".join(f"{counts[kind]:,} {kind}" for kind in dict.fromkeys(KINDS) if counts[kind])
         head = element("h2", line(recipe, NAME_CHARACTERS), element("small", told))
         shown = [check(result, index, gated, open_=id(result) in opened) for result in its]
         yield element("section", head, shown, class_="recipe")
+
+
+def _rank(results: Sequence[CheckResult], gated: bool) -> tuple[int, float]:
+    """What is worst of a recipe's checks, and how far they moved: smaller comes first."""
+    kinds = list(dict.fromkeys(KINDS))
+    furthest = max((leaf.violation_ratio for result in results for leaf in result.leaves if leaf.moved), default=0.0)
+    return min(kinds.index(kind_of(result, gated)) for result in results), -furthest
 
 
 def _to_open(results: Sequence[CheckResult], gated: bool) -> list[CheckResult]:
