@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -15,11 +15,23 @@ from jaxcheck.cli import options as opt
 if TYPE_CHECKING:
     from jaxcheck.cli.options import Project
     from jaxcheck.execution.bless import CaseFacts, Decision
+    from jaxcheck.execution.session import Spare
     from jaxcheck.execution.tightening import Tightening
     from jaxcheck.execution.truth import Known
     from jaxcheck.goldens.store import GoldenStore
     from jaxcheck.registry.select import Selection
     from jaxcheck.results import Environment, Run
+
+
+class Workers(NamedTuple):
+    """How a blessing gets its workers. `compiled` is the folder of compiled programs, or why there is none; the worker
+    that ran the kernels is left in `spare` for their truth."""
+
+    backend: str | None
+    jobs: int | None
+    compiled: Path | str
+    spare: Spare | None = None
+
 
 Reason = Annotated[str | None, typer.Option("--reason", envvar="JAXCHECK_REASON", help="Why; kept in the golden.")]
 Allow = Annotated[
@@ -68,24 +80,26 @@ def bless(
 
     Example: `jaxcheck bless newton-sqrt --reason "new stopping rule"`.
     """
+    from jaxcheck.cli.run import early_worker
     from jaxcheck.execution.bless import blessing_of, decide, facts_of, held_back, promote
 
     allowed = brakes_released(allow)
     stop_without_reason(reason, yes)
     stop_without_floors(derive_tolerance, write, truth)
-    project = opt.open_project(registry, goldens, state, shipped)
-    project.state.prepare()
-    selection = opt.selection_of(names, tag, k)
-    compiled = opt.compiled_programs("--no-cache" if no_cache else "")
-    run = run_for_blessing(project, selection, backend, jobs, timeout, everything, compiled)
-    assert run.environment is not None
-    candidates = candidates_of(project)
-    here = run.environment.backend
-    if for_backend:
-        allowed |= {"backend"}
-    facts = facts_of(run, candidates, project.goldens, here)
-    decisions = [(fact, decide(fact, everything=everything, allowed=allowed)) for fact in facts]
-    known = truth_of(project, decisions, backend, jobs, compiled) if truth else {}
+    with early_worker(backend, keeps=truth) as spare:
+        project = opt.open_project(registry, goldens, state, shipped)
+        project.state.prepare()
+        selection = opt.selection_of(names, tag, k)
+        workers = Workers(backend, jobs, opt.compiled_programs("--no-cache" if no_cache else ""), spare)
+        run = run_for_blessing(project, selection, workers, timeout, everything)
+        assert run.environment is not None
+        candidates = candidates_of(project)
+        here = run.environment.backend
+        if for_backend:
+            allowed |= {"backend"}
+        facts = facts_of(run, candidates, project.goldens, here)
+        decisions = [(fact, decide(fact, everything=everything, allowed=allowed)) for fact in facts]
+        known = truth_of(project, decisions, workers) if truth else {}
     decisions = held_back(decisions, known, allowed)
     blessing = blessing_of(reason or "", who, Path(project.registry.root))
     own = here if for_backend else None
@@ -187,11 +201,9 @@ def candidates_of(project: Project) -> GoldenStore:
 def run_for_blessing(
     project: Project,
     selection: Selection,
-    backend: str | None,
-    jobs: int | None,
+    workers: Workers,
     timeout: float | None,
     everything: bool,
-    compiled: Path | str,
 ) -> Run:
     """The last run where it is fresh, so that the bytes that were looked at are blessed; else a new one."""
     from jaxcheck.cli.run import progress
@@ -200,22 +212,22 @@ def run_for_blessing(
     from jaxcheck.execution.run import Options, execute
 
     if not everything:
-        fresh = fresh_run(project.state.last_run(), project.registry, selection, backend)
+        fresh = fresh_run(project.state.last_run(), project.registry, selection, workers.backend)
         if fresh is not None and nothing_taken(project, fresh):
             print("blessing the candidates of the last run (nothing has changed since)", file=sys.stderr)
             return fresh
     with progress(project.registry, selection) as report:
         asked = Options(
-            backend=backend,
-            jobs=jobs,
+            backend=workers.backend,
+            jobs=workers.jobs,
             timeout=timeout,
             all_modes=True,
             keep_all=everything,
-            compiled=compiled,
+            compiled=workers.compiled,
             command=" ".join(sys.argv[1:]),
             report=report,
         )
-        run = execute(project.registry, selection, project.goldens, project.state, asked)
+        run = execute(project.registry, selection, project.goldens, project.state, asked, workers.spare)
     project.state.save(run)
     if run.interrupted:
         raise KeyboardInterrupt
@@ -227,9 +239,7 @@ def run_for_blessing(
 def truth_of(
     project: Project,
     decisions: list[tuple[CaseFacts, Decision]],
-    backend: str | None,
-    jobs: int | None,
-    compiled: Path | str,
+    workers: Workers,
 ) -> dict[tuple[str, str], Known]:
     """The truth and the noise floor of every case that is about to be blessed."""
     from jaxcheck.execution.run import launch_for
@@ -241,10 +251,10 @@ def truth_of(
             chosen.setdefault(facts.recipe, []).append(facts.case)
     if not chosen:
         return {}
-    launch = launch_for(project.registry, backend)
-    launch = replace(launch, compiled=str(compiled) if isinstance(compiled, Path) else None)
+    launch = launch_for(project.registry, workers.backend)
+    launch = replace(launch, compiled=str(workers.compiled) if isinstance(workers.compiled, Path) else None)
     with project.state.scratch() as scratch:
-        return gather(project.registry, chosen, candidates_of(project), launch, scratch, jobs)
+        return gather(project.registry, chosen, candidates_of(project), launch, scratch, workers.jobs, workers.spare)
 
 
 def nothing_taken(project: Project, run: Run) -> bool:

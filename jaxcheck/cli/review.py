@@ -87,14 +87,14 @@ def measured(
     no_cache: bool,
 ) -> tuple[dict[tuple[str, str], Known], list[Item]]:
     """Truth and noise floor of what may be accepted, as a blessing takes them; they can hold an item back."""
-    from jaxcheck.cli.bless import truth_of
+    from jaxcheck.cli.bless import Workers, truth_of
     from jaxcheck.execution.review import braked
 
     if not truth:
         return {}, items
     opt.say("measuring the truth and the noise floor of the candidates")
     compiled = opt.compiled_programs("--no-cache" if no_cache else "")
-    known = truth_of(project, [(item.facts, item.decision) for item in items], run.backend, jobs, compiled)
+    known = truth_of(project, [(item.facts, item.decision) for item in items], Workers(run.backend, jobs, compiled))
     return known, braked(items, known, allowed)
 
 

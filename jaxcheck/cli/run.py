@@ -14,8 +14,8 @@ import typer
 from jaxcheck.cli import options as opt
 
 if TYPE_CHECKING:
-    from jaxcheck.execution.process import WorkerProcess
     from jaxcheck.execution.saved import Saving
+    from jaxcheck.execution.session import Spare
     from jaxcheck.execution.shards import Sharding
     from jaxcheck.registry.model import Registry
     from jaxcheck.registry.select import Selection
@@ -147,15 +147,16 @@ def saving_to(folder: Path | None) -> Iterator[Saving | None]:
 
 
 @contextmanager
-def early_worker(backend: str | None) -> Iterator[WorkerProcess]:
+def early_worker(backend: str | None, *, keeps: bool = False) -> Iterator[Spare]:
     """A worker that imports JAX while this process reads the registry; gone afterwards, whatever happens."""
     from jaxcheck.execution.process import Launch, Needs, WorkerProcess
+    from jaxcheck.execution.session import Spare
 
-    worker = WorkerProcess(Launch(backend=backend), Needs())
+    spare = Spare(WorkerProcess(Launch(backend=backend), Needs()), keeps=keeps)
     try:
-        yield worker
+        yield spare
     finally:
-        worker.kill()
+        spare.end()
 
 
 def deliver(result: Run, output: list[Path], verbosity: int) -> None:

@@ -20,9 +20,9 @@ import jaxcheck
 from jaxcheck.errors import Unavailable
 from jaxcheck.execution.cache import trim
 from jaxcheck.execution.conduct import Assignment, Conducted, conduct, without_worker
-from jaxcheck.execution.process import Launch, Needs, WorkerProcess
+from jaxcheck.execution.process import Launch, Needs
 from jaxcheck.execution.saved import GOLDENS, SavedRun, Saving
-from jaxcheck.execution.session import Interrupted, Session
+from jaxcheck.execution.session import Interrupted, Session, Spare
 from jaxcheck.execution.shards import Sharding, share_of
 from jaxcheck.execution.state import State
 from jaxcheck.goldens.store import GoldenStore
@@ -85,11 +85,11 @@ def execute(
     goldens: GoldenStore,
     state: State,
     options: Options,
-    spare: WorkerProcess | None = None,
+    spare: Spare | None = None,
 ) -> Run:
     """Runs everything selected. Ctrl-C gives the part that was done (`interrupted`); it is the caller's to save.
 
-    `spare` is a worker that the caller started early and will end, for recipes that need nothing special.
+    `spare` is the caller's to end.
     Raises Unavailable where the backend asked for is not there.
     """
     recipes, shard = share_of(selected_recipes(registry, selection), selection, options.sharding)
@@ -186,9 +186,9 @@ class Crew(Generic[T]):
         launch: Launch,
         recipes: Sequence[Recipe],
         each: Callable[[Recipe, Session], T],
-        spare: WorkerProcess | None = None,
+        spare: Spare | None = None,
     ) -> None:
-        self._launch, self._each, self._spare = launch, each, spare
+        self._launch, self._each, self._spare = launch, each, spare or Spare()
         self._waiting = list(recipes)
         self._lock = threading.Lock()
         self._sessions: list[Session] = []
@@ -240,7 +240,7 @@ class Crew(Generic[T]):
             while (recipe := self._take(needs)) is not None:
                 if session is None or needs_of(recipe) != needs:
                     if session is not None:
-                        session.close()
+                        self._leave(session, needs)
                     needs = needs_of(recipe)
                     session = self._session(needs)
                 self._serve(recipe, session, needs)
@@ -250,8 +250,15 @@ class Crew(Generic[T]):
             failure = error
         finally:
             if session is not None:
-                session.close()
+                self._leave(session, needs)
             self._events.put(failure)
+
+    def _leave(self, session: Session, needs: Needs | None) -> None:
+        with self._lock:
+            if needs == Needs() and not self._stopping:
+                self._spare.leave(session)
+            else:
+                session.close()
 
     def _take(self, needs: Needs | None) -> Recipe | None:
         """The next recipe, one for the worker that runs already if there is one."""
@@ -266,10 +273,7 @@ class Crew(Generic[T]):
         with self._lock:
             if self._stopping:
                 raise Interrupted
-            spare = None
-            if needs == Needs():
-                spare, self._spare = self._spare, None
-            session = Session(self._launch, needs, spare)
+            session = self._spare.take(self._launch) if needs == Needs() else Session(self._launch, needs)
             self._sessions.append(session)
             return session
 

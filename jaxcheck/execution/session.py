@@ -118,6 +118,35 @@ class Session:
     _last_output = ""
 
 
+class Spare:
+    """A worker for recipes that need nothing special, for whoever needs one next: started early, or, where it `keeps`,
+    left by those who are done with it. Importing JAX is most of what a small command takes."""
+
+    def __init__(self, worker: WorkerProcess | None = None, *, keeps: bool = False) -> None:
+        self._worker, self._keeps = worker, keeps
+        self._session: Session | None = None
+
+    def take(self, launch: Launch) -> Session:
+        """A session that runs already, or one with the worker that does, if there is any; else a new one."""
+        session, self._session = self._session, None
+        worker, self._worker = self._worker, None
+        return session or Session(launch, Needs(), worker)
+
+    def leave(self, session: Session) -> None:
+        """Keeps it for the next one, or closes it."""
+        if self._keeps and self._session is None:
+            self._session = session
+        else:
+            session.close()
+
+    def end(self) -> None:
+        """Nobody needs one any more."""
+        if self._session is not None:
+            self._session.close()
+        if self._worker is not None:
+            self._worker.kill()
+
+
 def unavailable(reply: Mapping[str, Any]) -> Unavailable:
     """What is missing, what there is instead, and how to get what is missing."""
     backend, present = reply["backend"], reply["backends"]

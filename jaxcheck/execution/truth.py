@@ -15,7 +15,7 @@ from jaxcheck.execution.conditioning import ill_conditioned
 from jaxcheck.execution.conduct import recipe_message
 from jaxcheck.execution.process import Death, Launch
 from jaxcheck.execution.run import Crew, default_jobs
-from jaxcheck.execution.session import Session
+from jaxcheck.execution.session import Session, Spare
 from jaxcheck.goldens.exchange import read_tree
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
@@ -50,11 +50,12 @@ def gather(
     launch: Launch,
     scratch: Path,
     jobs: int | None,
+    spare: Spare | None = None,
 ) -> dict[tuple[str, str], Known]:
     """{(recipe, case): what is known} for candidates that are about to be blessed."""
     recipes = [recipe for recipe in registry.recipes.values() if chosen.get(recipe.name)]
     each = partial(_of_recipe, registry.root, chosen, candidates, scratch)
-    crew = Crew(launch, recipes, each)
+    crew = Crew(launch, recipes, each, spare)
     crew.run(jobs or default_jobs(recipes))
     if crew.interrupted:
         raise KeyboardInterrupt
