@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,25 @@ def commands() -> dict[str, Any]:
     return dict(group.commands)
 
 
+def test_the_reference_is_what_scripts_docs_makes() -> None:
+    made = [sys.executable, str(ROOT / "scripts/lib/reference.py"), "--check"]
+    done = subprocess.run(
+        made, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_the_reference_has_every_command_option_and_key() -> None:
+    text = (ROOT / "docs/reference/commands.md").read_text()
+    for name, command in commands().items():
+        described = section(text, f"`jaxcheck {name}`")
+        options = [parameter for parameter in command.params if parameter.opts[0].startswith("-")]
+        assert all(f"`{opt}`" in described for parameter in options for opt in parameter.opts), name
+    keys = (ROOT / "docs/reference/registry.md").read_text()
+    for block in (RegistryBlock, DefaultsBlock, RecipeBlock, CaseBlock, WhenBlock):
+        assert {f"`{key}`" for key in block.model_fields} <= set(re.findall(r"`[^`]+`", keys))
+
+
 def test_quick_start_is_two_commands_and_nothing_else() -> None:
     quick = README.partition("## Quick start\n")[2].partition("\n## ")[0]
     assert "\n```sh\nscripts/jaxcheck run\nscripts/test\n```\n" in quick
@@ -62,7 +84,7 @@ def test_every_command_is_described() -> None:
 
 
 def test_every_command_named_anywhere_exists() -> None:
-    texts = [path.read_text() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]]
+    texts = [path.read_text() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]]
     named = {word for text in texts for word in re.findall(r"`(?:scripts/)?jaxcheck ([a-z]+)\b", text)}
     assert named <= set(commands())
 

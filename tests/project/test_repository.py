@@ -67,7 +67,9 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("script", ["scripts/jaxcheck", "scripts/test", "scripts/bench", "scripts/faults", ".ci/run"])
+@pytest.mark.parametrize(
+    "script", ["scripts/jaxcheck", "scripts/test", "scripts/bench", "scripts/docs", "scripts/faults", ".ci/run"]
+)
 def test_scripts_are_executable_and_say_what_runs_them(script: str) -> None:
     path = ROOT / script
     assert path.stat().st_mode & 0o111 == 0o111
