@@ -99,9 +99,9 @@ def is_a_workflow(data: Any) -> None:
         assert "runs-on" in job
         for step in job["steps"]:
             assert ("uses" in step) != ("run" in step), step
-            line = re.sub(r"\$\{\{.*?\}\}", "1", step.get("run", ""))
-            if line.startswith("jaxcheck"):
-                takes(line)
+            for line in re.sub(r"\$\{\{.*?\}\}", "1", step.get("run", "")).splitlines():
+                if line.startswith("jaxcheck"):
+                    takes(line)
 
 
 # Links

@@ -29,6 +29,7 @@ def walk(document: str, folder: Path, without: str = "") -> int:
     return len(followed)
 
 
+@pytest.mark.slow
 def test_the_tutorial_from_an_empty_folder(tmp_path: Path) -> None:
     assert walk("docs/tutorial.md", tmp_path, without=GATE) == 10
 
@@ -39,6 +40,7 @@ def test_the_tutorial_to_its_gate(tmp_path: Path) -> None:
     assert walk("docs/tutorial.md", tmp_path) == 11
 
 
+@pytest.mark.slow
 def test_the_recipes_of_the_how_to_hold(project: Project) -> None:
     """A blessing holds modes, properties, keys, shardings and exceptions to what the recipes say."""
     assert walk("docs/recipes.md", project.folder) == 10
