@@ -219,12 +219,19 @@ def raises(recipe: Recipe, case: str) -> bool:
     return case in recipe.cases and recipe.cases[case].raises is not None
 
 
+def asked(recipe: str, case: str, mode: str, folder: str, **more: Any) -> dict[str, Any]:
+    """A walk, as the parent of a worker asks for it."""
+    where = {"recipe": recipe, "case": case, "mode": mode, "stored": None, "folder": folder}
+    reply: dict[str, Any] = SERVICE.answer({"op": "walk", **where, **more})
+    return reply
+
+
 def walked(recipe: str, case: str, mode: str, folder: str) -> tuple[Clean, list[DiagnosedStep]]:
     """A walk without faults, and its steps."""
     program, begun = f"{recipe}::{case}[{mode}]", time.monotonic()
     if recipe in TOO_LONG:
         return Clean(program, 0, 0.0, left_out=TOO_LONG[recipe]), []
-    reply = SERVICE.walk(recipe, case, mode, None, folder)
+    reply = asked(recipe, case, mode, folder)
     seconds = time.monotonic() - begun
     if "reason" in reply:
         return Clean(program, 0, seconds, left_out=reply["reason"]), []
@@ -282,7 +289,7 @@ def inject(recipe: str, places: list[Place], kind: str | None, draw: random.Rand
         case, mode, step = draw.choice(places)
         chosen = kind or draw.choice(sorted(FAULTS))
         program = f"{recipe}::{case}[{mode}]"
-        reply = SERVICE.walk(recipe, case, mode, None, folder, faults={str(step.n): chosen})
+        reply = asked(recipe, case, mode, folder, faults={str(step.n): chosen})
         if "reason" not in reply:
             return outcome(program, chosen, step, redrawn, Path(reply["steps"]))
         if not reply["reason"].startswith("NoFault"):

@@ -448,10 +448,13 @@ def test_killed_at_any_moment(base: Snapshot, cache: Path, index: Path, fast: st
         prune(cache)
     moments = random.Random(4)
     killed = 0
-    for number in range(6):
+    for number in range(24):
         process = drive(cache, *(["refresh"] if refresh else []))
         time.sleep(moments.uniform(0, whole))
-        killed += process.poll() is None
+        if process.poll() is None:
+            killed += 1
+        else:
+            whole *= 0.8  # it goes faster than the first time
         with contextlib.suppress(ProcessLookupError):
             # By itself, its installer going on, or with all that it started.
             (os.kill if number % 3 == 2 else os.killpg)(process.pid, signal.SIGKILL)
@@ -459,7 +462,9 @@ def test_killed_at_any_moment(base: Snapshot, cache: Path, index: Path, fast: st
         assert [entry.fault for entry in cached(cache) if entry.fault] == []
         if not refresh and moments.random() < 0.5:
             prune(cache)
-    assert killed >= 2
+        if number >= 5 and killed >= 3:
+            break
+    assert killed >= 3
     for _ in range(3):
         got = finished(drive(cache))
         if not left(cache):

@@ -143,6 +143,7 @@ def test_what_cannot_be_asked(project: Project, cache: Path) -> None:
         (("--to", "jax==0.12.0.1", "--to-python", "python"), "--to-python is an environment as it stands"),
         (("--to", "jax==0.12.0.1", "--allow", "broken"), "broken blocks, and cannot be allowed"),
         (("--to", "jax=="), "jax=="),
+        (("no-such-recipe", "--to", "jax==0.12.0.1"), "no recipe matches"),
     ):
         done, _ = gate(project, cache, *arguments)
         assert (done.code, done.out) == (2, ""), done
@@ -150,7 +151,7 @@ def test_what_cannot_be_asked(project: Project, cache: Path) -> None:
     done, _ = gate(project, cache, "--to", "jax==99.0")
     assert done.code == 4, done
     assert "jax==99.0" in done.err
-    done, _ = gate(project, cache, "no-such-recipe", "--to", "jax==0.12.0.1")
+    done, _ = gate(project, cache, "-k", "no-such-check", "--to", "jax==0.12.0.1")
     assert (done.code, done.out) == (5, ""), done
     assert "resolving" not in done.err
 
