@@ -26,6 +26,7 @@ def check(
     from jaxcheck.execution.inspect import golden_faults, name_faults
     from jaxcheck.goldens.store import GoldenStore
     from jaxcheck.registry.names import check_names
+    from jaxcheck.report.words import count
 
     read = opt.open_registry(registry, shipped)
     store = GoldenStore(opt.goldens_folder(read, goldens))
@@ -36,4 +37,4 @@ def check(
     if faults or problems:
         raise RegistryError([*faults, *problems])
     cases = sum(len(recipe.cases) for recipe in read.recipes.values())
-    print(f"{len(read.recipes)} recipes, {cases} cases in {read.path}: in order")
+    print(f"{count(len(read.recipes), 'recipe')}, {count(cases, 'case')} in {read.path}: in order")

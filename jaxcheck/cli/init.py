@@ -36,12 +36,13 @@ def init(
     """
     from jaxcheck.errors import Exit
     from jaxcheck.execution.initial import check_request, sketches_of, tell_git, write_registry
+    from jaxcheck.report.words import count
 
     check_request(functions, registry, force)
     sketches = sketches_of(functions, registry.parent, backend, timeout)
     written, to_edit = write_registry(sketches, registry)
     cases = sum(len(recipe.cases) for recipe in written.recipes.values())
-    print(f"wrote {registry}: {len(written.recipes)} recipes, {cases} cases")
+    print(f"wrote {registry}: {count(len(written.recipes), 'recipe')}, {count(cases, 'case')}")
     for name in tell_git(registry.parent):
         print(f"wrote {registry.parent / name}: a line for jaxcheck")
     for sketch in sketches:

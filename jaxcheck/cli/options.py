@@ -26,7 +26,8 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[NAME]...",
-        help="Recipes or checks: newton-sqrt, 'newton*', newton-sqrt::zeros, 'newton-sqrt::zeros[jit]'.",
+        # Rich would take [jit] for a style.
+        help="Recipes or checks: newton-sqrt, 'newton*', newton-sqrt::zeros, 'newton-sqrt::zeros\\[jit]'.",
         show_default=False,
         autocompletion=completion.names,
     ),

@@ -120,7 +120,8 @@ def _option(parameter: Any, hint: Any) -> tuple[str, str, str]:
     variable = f" Variable: `{parameter.envvar}`." if parameter.envvar else ""
     required = " Required." if parameter.required else ""
     several = " May be repeated." if parameter.multiple else ""
-    return f"{names} {value}".strip(), _default(parameter), f"{parameter.help}{required}{several}{variable}"
+    said = f"{parameter.help}{required}{several}{variable}".replace("\\[", "[")
+    return f"{names} {value}".strip(), _default(parameter), said
 
 
 def _default(parameter: Any) -> str:
