@@ -250,7 +250,7 @@ def _gives(imports: list[str], body: str, inputs: list[Any], expected: Sequence[
     source = "\n".join(["import jax", "import jax.numpy as jnp", "import numpy as np", *imports])
     namespace: dict[str, Any] = {}
     try:
-        exec(f"{source}\ndef operation(*inputs):\n{body}\n", namespace)
+        exec(f"{source}\ndef operation(*inputs):\n{body}\n", namespace)  # noqa: S102 - our own text, as the script has it
         result = namespace["operation"](*map(jnp.asarray, inputs))
         results = list(result) if isinstance(result, list | tuple) else [result]
     except Exception:  # a function of the same name that takes other arguments

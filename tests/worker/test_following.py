@@ -194,7 +194,7 @@ def test_parameters_as_text() -> None:
     values = [None, (1,), [2.5, float("inf")], np.dtype("float32"), jax.lax.Precision.HIGHEST]
     texts = [written(value) for value in values]
     assert texts[0:2] == ["None", "(1,)"]
-    assert eval(texts[2]) == [2.5, float("inf")]
+    assert eval(texts[2]) == [2.5, float("inf")]  # noqa: S307 - our own text
     assert texts[3:] == ["jnp.dtype('float32')", "jax.lax.Precision.HIGHEST"]
 
 
