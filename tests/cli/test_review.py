@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pty
 import select
 import shutil
 import subprocess
-import termios
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +19,8 @@ from tests.harness import Project, clean_environment
 
 pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version]
 
+# Makes the terminal the process's own, so that Ctrl-C is a signal; between fork and exec, JAX would complain of a fork.
+IN_CHARGE = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 KERNELS = """
 import jax.numpy as jnp
 
@@ -73,14 +74,13 @@ class Terminal:
     def __init__(self, project: Project, *args: str, **environment: str) -> None:
         self.side, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            project.command("review", *args),
+            [sys.executable, "-c", IN_CHARGE, *project.command("review", *args)],
             cwd=project.folder,
             env=clean_environment(**{"TERM": "xterm", **environment}),
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
         )
         os.close(theirs)
         self.shown = ""
