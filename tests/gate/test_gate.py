@@ -104,8 +104,8 @@ def test_from_0_10_2_to_0_11_2(project: Project, cache: Path) -> None:
         assert jit["verdict"] == "unstable"
         assert "by its golden the baseline is wrong, the candidate right" in jit["reason"]
         assert (jit["baseline"]["status"], jit["golden_status"]) == ("fail", "pass")
-        assert {leaf["cause"] for leaf in jit["leaves"]} == {"xla"}
-        assert {leaf["verdict"] for leaf in jit["leaves"]} == {"improved"}
+        differ = [leaf for (check, _), leaf in moved(report).items() if check == jit["id"]]  # some are right by chance
+        assert {(leaf["cause"], leaf["verdict"]) for leaf in differ} == {("xla", "improved")}
         assert results[f"exp-of-nan::{case}[eager]"]["verdict"] == "unchanged"
     tanh = {key: leaf for key, leaf in moved(report).items() if key[0].startswith("tanh-network-gradient")}
     assert tanh
@@ -158,7 +158,7 @@ def test_what_cannot_be_asked(project: Project, cache: Path) -> None:
 
 @pytest.mark.long
 def test_one_package_at_a_time_and_since_when(project: Project, cache: Path) -> None:
-    names = ("lgamma-near-roots", "optimisers", "--to", "jax==0.12.0.1", "--to", "optax==0.2.8")
+    names = ("lgamma-near-roots", "optimisers*", "--to", "jax==0.12.0.1", "--to", "optax==0.2.8")
     done, report = gate(project, cache, *names, "--isolate", "--since")
     assert report["verdict"] == "review", done
     for (check, _), leaf in moved(report).items():
