@@ -52,7 +52,7 @@ class Project:
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "jaxcheck", *args]
 
-    def jaxcheck(self, *args: str, timeout: float = 110, **environment: str) -> Done:
+    def jaxcheck(self, *args: str, timeout: float = 280, **environment: str) -> Done:
         """The real command, in this folder, in a process of its own."""
         done = subprocess.run(
             self.command(*args),
