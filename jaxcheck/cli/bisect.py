@@ -12,7 +12,7 @@ from jaxcheck.cli import options as opt
 from jaxcheck.cli.run import progress
 
 if TYPE_CHECKING:
-    from jaxcheck.results import Bisection
+    from jaxcheck.results.bisection import Bisection
 
 RELEASES = "Releases"
 
@@ -114,7 +114,7 @@ def _deliver(found: Bisection, output: list[Path], verbosity: int) -> NoReturn:
 
     from jaxcheck.report.bisect import render
     from jaxcheck.report.formats import write_bisection
-    from jaxcheck.results import bisect_exit_code
+    from jaxcheck.results.bisection import bisect_exit_code
 
     for path in output:
         write_bisection(found, path)

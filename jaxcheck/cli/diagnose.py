@@ -14,7 +14,7 @@ import typer
 from jaxcheck.cli import options as opt
 
 if TYPE_CHECKING:
-    from jaxcheck.results import Diagnosis
+    from jaxcheck.results.diagnosis import Diagnosis
 
 BUDGET = "Budget"
 SAID = 60  # characters of what is being done, beside the bar
@@ -164,7 +164,7 @@ def _deliver(found: Diagnosis, output: list[Path], verbosity: int) -> NoReturn:
 
     from jaxcheck.report.diagnose import render
     from jaxcheck.report.formats import write_diagnosis
-    from jaxcheck.results import diagnosis_exit_code
+    from jaxcheck.results.diagnosis import diagnosis_exit_code
 
     for path in output:
         write_diagnosis(found, path)

@@ -15,7 +15,7 @@ from jaxcheck.cli.run import Output, progress
 if TYPE_CHECKING:
     from jaxcheck.gate.environments import Installation
     from jaxcheck.gate.gate import Conduct, Project
-    from jaxcheck.results import Gate
+    from jaxcheck.results.gate import Gate
 
 SIDES = "Environments"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jaxcheck.execution.state import State
     from jaxcheck.registry.model import Registry
     from jaxcheck.registry.select import Selection
-    from jaxcheck.results import Gate
+    from jaxcheck.results.gate import Gate
 
 SELECT, WHERE, HOW = "Selection", "Project", "Execution"
 
@@ -215,7 +215,7 @@ def deliver_gate(gate: Gate, output: list[Path], verbosity: int) -> NoReturn:
     from jaxcheck.report.formats import write_report
     from jaxcheck.report.gate import render
     from jaxcheck.report.github import annotation_lines
-    from jaxcheck.results import gate_exit_code
+    from jaxcheck.results.gate import gate_exit_code
 
     for path in output:
         write_report(gate, path)

@@ -81,15 +81,10 @@ def show(found: Report, name: str, verbosity: int) -> None:
 
 def exit_code_of(found: Report) -> Exit:
     """As the command ended that made it."""
-    from jaxcheck.results import (
-        Bisection,
-        Diagnosis,
-        Gate,
-        bisect_exit_code,
-        diagnosis_exit_code,
-        exit_code,
-        gate_exit_code,
-    )
+    from jaxcheck.results import exit_code
+    from jaxcheck.results.bisection import Bisection, bisect_exit_code
+    from jaxcheck.results.diagnosis import Diagnosis, diagnosis_exit_code
+    from jaxcheck.results.gate import Gate, gate_exit_code
 
     if isinstance(found, Bisection):
         return bisect_exit_code(found)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcheck.diagnose.trace import measure
-from jaxcheck.results import DiagnosedFusion, DiagnosedStep
+from jaxcheck.results.diagnosis import DiagnosedFusion, DiagnosedStep
 
 ALIKE = (
     "the compiled function has the bits of its equations by themselves: it is the plain call that differs from them, "

@@ -22,7 +22,8 @@ from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.registry.model import GRADIENT, MODES, Recipe
 from jaxcheck.registry.select import Selection
-from jaxcheck.results import CheckResult, Environment, Gate, LeafResult, Status
+from jaxcheck.results import CheckResult, Environment, LeafResult, Status
+from jaxcheck.results.gate import Gate
 
 WORDS = ("golden", "jit", "eager", "truth")
 OTHER = {"eager": "jit", "jit": "eager"}

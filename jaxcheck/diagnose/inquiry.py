@@ -21,7 +21,8 @@ from jaxcheck.execution.run import needs_of
 from jaxcheck.gate.programs import Difference, Program, compare_programs
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.registry.model import GRADIENT
-from jaxcheck.results import DiagnosedFusion, DiagnosedKnob, Environment, LeafResult
+from jaxcheck.results import Environment, LeafResult
+from jaxcheck.results.diagnosis import DiagnosedFusion, DiagnosedKnob
 
 GRACE = 60.0  # seconds beyond a walk's own limit: starting JAX, tracing
 TRIALS = (

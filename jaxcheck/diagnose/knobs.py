@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxcheck.diagnose.asking import Asker
 from jaxcheck.execution.process import Needs
-from jaxcheck.results import DiagnosedKnob
+from jaxcheck.results.diagnosis import DiagnosedKnob
 
 FLAGS = "XLA_FLAGS"
 # The more particular class first: what an instruction set cures is a contraction, though "no fusion" cures it too.

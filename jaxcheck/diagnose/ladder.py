@@ -18,7 +18,7 @@ from jaxcheck.diagnose.sensitivity import Sensitivity, measured
 from jaxcheck.diagnose.trace import Trace
 from jaxcheck.errors import NothingVerified, UsageError
 from jaxcheck.execution.state import State
-from jaxcheck.results import Diagnosis, DiagnosisRung, DiagnosisVerdict
+from jaxcheck.results.diagnosis import Diagnosis, DiagnosisRung, DiagnosisVerdict
 
 SUBFOLDER = "diagnose"
 NOTHING = "nothing diverges"

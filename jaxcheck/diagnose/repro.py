@@ -8,7 +8,7 @@ from typing import Any
 from jaxcheck.diagnose.inquiry import Inquiry
 from jaxcheck.diagnose.trace import Trace
 from jaxcheck.errors import UsageError
-from jaxcheck.results import DiagnosedStep, DiagnosisVerdict
+from jaxcheck.results.diagnosis import DiagnosedStep, DiagnosisVerdict
 
 
 def save_repro(inquiry: Inquiry, trace: Trace, verdict: DiagnosisVerdict, folder: Path | None) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from jaxcheck.diagnose.inquiry import GRACE, TIME_UP, Inquiry
 from jaxcheck.diagnose.scopes import place
 from jaxcheck.diagnose.trace import measure, step_of
-from jaxcheck.results import DiagnosedStep
+from jaxcheck.results.diagnosis import DiagnosedStep
 
 EQUATIONS = 200
 SECONDS = 10.0

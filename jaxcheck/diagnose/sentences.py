@@ -8,7 +8,8 @@ from pathlib import PurePath
 from jaxcheck.diagnose.compiled import left_out_words, step_of_fusion
 from jaxcheck.diagnose.ends import Ends
 from jaxcheck.diagnose.scopes import is_gradient, labels
-from jaxcheck.results import DiagnosedFusion, DiagnosedKnob, DiagnosedStep, LeafResult
+from jaxcheck.results import LeafResult
+from jaxcheck.results.diagnosis import DiagnosedFusion, DiagnosedKnob, DiagnosedStep
 
 INFINITE = 1e300
 LISTED = 4

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcheck.diagnose.scopes import place, stage
-from jaxcheck.results import DiagnosedScope, DiagnosedStep
+from jaxcheck.results.diagnosis import DiagnosedScope, DiagnosedStep
 
 KEPT = 64  # of each kind; the shown ones are fewer
 SHOWN = 3

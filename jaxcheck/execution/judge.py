@@ -23,16 +23,7 @@ from jaxcheck.registry.model import (
     Recipe,
 )
 from jaxcheck.registry.tolerance import output_rule
-from jaxcheck.results import (
-    Against,
-    CapturedWarning,
-    CheckResult,
-    Environment,
-    Finding,
-    Latency,
-    LeafResult,
-    Status,
-)
+from jaxcheck.results import Against, CapturedWarning, CheckResult, Environment, Finding, Latency, LeafResult, Status
 
 OUTPUT_CHARACTERS = 8_000
 REASONS_SHOWN = 3

@@ -21,14 +21,9 @@ from jaxcheck.gate.releases import Row, check_ends, offer, row
 from jaxcheck.gate.search import Found, Told, search
 from jaxcheck.gate.standing import Aims, Evidence, Predicate, aims, tell
 from jaxcheck.registry.select import Selection, selected_recipes
-from jaxcheck.results import (
-    BisectAnswer,
-    Bisection,
-    BisectProbe,
-    BisectTarget,
-    CheckResult,
-    PackageChange,
-)
+from jaxcheck.results import CheckResult
+from jaxcheck.results.bisection import BisectAnswer, Bisection, BisectProbe, BisectTarget
+from jaxcheck.results.gate import PackageChange
 
 SAMPLES = 60  # calls that are timed in each run, where time is what is asked for
 SUBFOLDER = "bisect"

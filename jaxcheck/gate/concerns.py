@@ -8,7 +8,8 @@ from jaxcheck.execution.judge import environment_notes
 from jaxcheck.execution.saved import SavedRun
 from jaxcheck.gate.turns import slower_checks
 from jaxcheck.gate.verdict import concern
-from jaxcheck.results import CapturedWarning, CheckResult, Concern, Environment, Status
+from jaxcheck.results import CapturedWarning, CheckResult, Environment, Status
+from jaxcheck.results.gate import Concern
 
 
 def concerns_of(

@@ -26,7 +26,8 @@ from jaxcheck.gate.verdict import whole_verdict
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Registry
 from jaxcheck.registry.select import Selection
-from jaxcheck.results import COMPARED, CheckResult, Gate, PackageChange, Run, Side, totals
+from jaxcheck.results import COMPARED, CheckResult, Run, totals
+from jaxcheck.results.gate import Gate, PackageChange, Side
 
 BEFORE, AFTER, CONTROL, ALONE = "before", "after", "control", "alone"
 

@@ -34,7 +34,8 @@ from jaxcheck.gate.gate import Conduct, Project, run_in, time_in_turns
 from jaxcheck.gate.releases import Row
 from jaxcheck.gate.standing import Evidence, Rounds, times_of
 from jaxcheck.registry.select import Selection, selected_recipes
-from jaxcheck.results import CheckResult, PackageChange
+from jaxcheck.results import CheckResult
+from jaxcheck.results.gate import PackageChange
 
 Attempt = Literal["baseline", "first", "again"]
 KEPT = 8  # searches whose runs stay on the disk

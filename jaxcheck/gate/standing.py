@@ -9,7 +9,8 @@ from typing import Literal
 from jaxcheck.gate.comparison import MOVED
 from jaxcheck.gate.search import Told
 from jaxcheck.gate.turns import slower
-from jaxcheck.results import BisectTarget, CheckResult, LeafResult, Status
+from jaxcheck.results import CheckResult, LeafResult, Status
+from jaxcheck.results.bisection import BisectTarget
 
 Predicate = Literal["moved", "tolerance", "truth", "error", "slower", "golden"]
 Kind = Literal["moved", "tolerance", "truth", "error", "slower", "golden", "structure"]

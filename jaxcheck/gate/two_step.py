@@ -8,7 +8,7 @@ from jaxcheck.errors import UsageError
 from jaxcheck.execution.saved import SavedRun
 from jaxcheck.gate.comparison import compare
 from jaxcheck.gate.gate import build, packages_of, side_of
-from jaxcheck.results import Gate, PackageChange
+from jaxcheck.results.gate import Gate, PackageChange
 
 NO_CONTROL = "the baseline was not run twice: what moved may be a check that differs from itself (run --repeat tells)"
 

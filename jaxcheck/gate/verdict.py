@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
-from jaxcheck.results import CheckVerdict, Concern, GateVerdict
+from jaxcheck.results import CheckVerdict
+from jaxcheck.results.gate import Concern, GateVerdict
 
 # How a check ended on one side: with values, with the exception that its recipe expects, broken (an unexpected
 # exception, a crash, a timeout), skipped by its recipe's `when:`, or it was not part of the run.

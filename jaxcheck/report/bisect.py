@@ -12,7 +12,7 @@ from rich.text import Text
 from jaxcheck.report import words
 from jaxcheck.report.indent import Indented
 from jaxcheck.report.safe import line
-from jaxcheck.results import BisectAnswer, Bisection, BisectProbe
+from jaxcheck.results.bisection import BisectAnswer, Bisection, BisectProbe
 
 NAMES_SHOWN = 3
 ITEMS_SHOWN = 10

@@ -14,7 +14,7 @@ from rich.text import Text
 from jaxcheck.report import words
 from jaxcheck.report.indent import Indented, columns
 from jaxcheck.report.safe import line
-from jaxcheck.results import DiagnosedScope, DiagnosedStep, Diagnosis, DiagnosisRung
+from jaxcheck.results.diagnosis import DiagnosedScope, DiagnosedStep, Diagnosis, DiagnosisRung
 
 MARKS = {"ok": ("ok", "green"), "differs": ("differs", "bold red"), "skipped": ("-", "dim")}
 KIND_STYLES = {"origin": "bold red", "flip": "bold yellow", "amplifier": "yellow"}

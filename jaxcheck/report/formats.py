@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from jaxcheck.errors import UsageError
-from jaxcheck.results import Bisection, CheckResult, Diagnosis, Gate, Run
+from jaxcheck.results import CheckResult, Run
+from jaxcheck.results.bisection import Bisection
+from jaxcheck.results.diagnosis import Diagnosis
+from jaxcheck.results.gate import Gate
 
 T = TypeVar("T")
 CONSOLE_WIDTH = 120

@@ -13,7 +13,8 @@ from rich.text import Text
 from jaxcheck.report import words
 from jaxcheck.report.indent import Indented
 from jaxcheck.report.safe import line
-from jaxcheck.results import COMPARED, CheckResult, Concern, Gate, GateVerdict, LeafResult, Side, Status
+from jaxcheck.results import COMPARED, CheckResult, LeafResult, Status
+from jaxcheck.results.gate import Concern, Gate, GateVerdict, Side
 
 STYLES: dict[GateVerdict, str] = {"pass": "bold green", "review": "bold yellow", "block": "bold red"}
 VERDICT_STYLES = {"improved": "green", "regressed": "red", "changed": "red", "broken": "red", "unstable": "yellow"}

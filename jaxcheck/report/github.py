@@ -10,7 +10,8 @@ from typing import Literal
 from jaxcheck.report import words
 from jaxcheck.report.gate import verdict_line
 from jaxcheck.report.safe import line
-from jaxcheck.results import FAILURES, CheckResult, Gate, Run, Status
+from jaxcheck.results import FAILURES, CheckResult, Run, Status
+from jaxcheck.results.gate import Gate
 
 SHOWN = 10
 GRAVEST = (Status.CRASH, Status.TIMEOUT, Status.ERROR, Status.FAIL, Status.STALE, Status.MISSING)

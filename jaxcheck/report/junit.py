@@ -14,7 +14,8 @@ from jaxcheck.errors import Exit
 from jaxcheck.report import words
 from jaxcheck.report.gate import verdict_line
 from jaxcheck.report.safe import last_lines, line
-from jaxcheck.results import CheckResult, Gate, LeafResult, Run, Status, exit_code, gate_exit_code
+from jaxcheck.results import CheckResult, LeafResult, Run, Status, exit_code
+from jaxcheck.results.gate import Gate, gate_exit_code
 
 TAGS = {
     Status.FAIL: "failure",

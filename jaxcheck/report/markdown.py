@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from jaxcheck.report import words
 from jaxcheck.report.gate import Row, next_commands, rows, verdict_line
 from jaxcheck.report.safe import last_lines, line
-from jaxcheck.results import FAILURES, CheckResult, Gate, LeafResult, Run, Side
+from jaxcheck.results import FAILURES, CheckResult, LeafResult, Run
+from jaxcheck.results.gate import Gate, Side
 
 ROWS_SHOWN = 200
 MOST_BYTES = 1_000_000  # GitHub takes a step summary of at most 1 MiB, and none at all of a longer one

@@ -8,7 +8,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from jaxcheck.errors import UsageError
-from jaxcheck.results import Bisection, Diagnosis, Gate, Run
+from jaxcheck.results import Run
+from jaxcheck.results.bisection import Bisection
+from jaxcheck.results.diagnosis import Diagnosis
+from jaxcheck.results.gate import Gate
 
 Report = Run | Bisection | Diagnosis
 # What only this kind of report has; a gate is a run too, so it is asked for first.

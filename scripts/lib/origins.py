@@ -32,7 +32,7 @@ from jaxcheck.diagnose.trace import Trace, excess, read_steps
 from jaxcheck.execution.conduct import recipe_message
 from jaxcheck.registry.load import load_registry
 from jaxcheck.registry.model import Recipe
-from jaxcheck.results import DiagnosedStep
+from jaxcheck.results.diagnosis import DiagnosedStep
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDED = ROOT / "scripts" / "seeded"

@@ -24,19 +24,10 @@ from jaxcheck.registry.json_schema import MEANING, json_schema
 from jaxcheck.registry.model import COMPARATORS, MODES, Contract
 from jaxcheck.registry.operators import OPERATORS
 from jaxcheck.report.formats import FORMATS, NAMED
-from jaxcheck.results import (
-    Bisection,
-    CauseKind,
-    CheckVerdict,
-    Diagnosis,
-    DiagnosisKind,
-    Finding,
-    Gate,
-    GateVerdict,
-    LeafResult,
-    Run,
-    Status,
-)
+from jaxcheck.results import CauseKind, CheckVerdict, Finding, LeafResult, Run, Status
+from jaxcheck.results.bisection import Bisection
+from jaxcheck.results.diagnosis import Diagnosis, DiagnosisKind
+from jaxcheck.results.gate import Gate, GateVerdict
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs/reference"
 NOTICE = "<!-- Written by scripts/docs from the code: edit that. -->"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jaxcheck.results import Diagnosis
+from jaxcheck.results.diagnosis import Diagnosis
 from tests.diagnose.conftest import Diagnose
 from tests.harness import Project
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jaxcheck.diagnose.inquiry import GRACE, TIME_UP, Inquiry, Limits
-from jaxcheck.results import DiagnosedFusion
+from jaxcheck.results.diagnosis import DiagnosedFusion
 
 FIRST = {
     "primitive": "sub",

@@ -6,7 +6,7 @@ import pytest
 
 from jaxcheck.diagnose.knobs import CLASSES, FLAGS, KNOBS, Knob, class_of, for_backend, try_knob
 from jaxcheck.execution.process import Needs
-from jaxcheck.results import DiagnosedKnob
+from jaxcheck.results.diagnosis import DiagnosedKnob
 
 KNOB = Knob("no fusion", "fusion", ("program",), flags="--xla_disable_hlo_passes=fusion")
 PLAIN = {"program": "a", "contraction": "b"}

@@ -15,7 +15,7 @@ from jaxcheck.diagnose.sensitivity import Sensitivity
 from jaxcheck.diagnose.trace import Trace, step_of
 from jaxcheck.errors import Exit
 from jaxcheck.report.diagnose import next_commands, render
-from jaxcheck.results import (
+from jaxcheck.results.diagnosis import (
     DiagnosedFusion,
     DiagnosedKnob,
     Diagnosis,

@@ -11,7 +11,7 @@ import pytest
 
 from jaxcheck.diagnose.scopes import labels, place, stage
 from jaxcheck.diagnose.trace import KEPT, Trace, excess, step_of
-from jaxcheck.results import DiagnosedStep
+from jaxcheck.results.diagnosis import DiagnosedStep
 
 SAMPLE = [
     {"n": 0, "primitive": "dot_general", "scope": "jvp(forward)", "local": 1.5, "bound": 4.0, "inherited": 0.0},

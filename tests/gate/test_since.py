@@ -14,7 +14,9 @@ from jaxcheck.gate.bisect import How, find_since, since_text
 from jaxcheck.gate.gate import Conduct
 from jaxcheck.gate.laboratory import Axis
 from jaxcheck.registry.select import Selection
-from jaxcheck.results import BisectAnswer, Bisection, CheckResult, PackageChange
+from jaxcheck.results import CheckResult
+from jaxcheck.results.bisection import BisectAnswer, Bisection
+from jaxcheck.results.gate import PackageChange
 from tests.gate.test_standing import leaf, result
 
 RESULTS = [

@@ -9,7 +9,8 @@ import pytest
 
 from jaxcheck.gate.search import Told
 from jaxcheck.gate.standing import CALL, COMPILING, Evidence, Predicate, aims, name_of, tell, times_of
-from jaxcheck.results import Baseline, BisectTarget, CheckResult, Latency, LeafResult, Status, ToleranceUsed
+from jaxcheck.results import Baseline, CheckResult, Latency, LeafResult, Status, ToleranceUsed
+from jaxcheck.results.bisection import BisectTarget
 
 CHECK = "f::a[jit]"
 TOLERANCE = ToleranceUsed(rtol=1e-6, atol=0.0, source="recipes.yaml:1:1")

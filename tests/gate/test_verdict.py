@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from jaxcheck.gate.verdict import ALLOWABLE, BLOCKING, check_verdict, concern, whole_verdict
-from jaxcheck.results import CheckResult, Concern, Gate, Side, Status, gate_exit_code
+from jaxcheck.results import CheckResult, Status
+from jaxcheck.results.gate import Concern, Gate, Side, gate_exit_code
 
 ENDS = ("values", "raised", "broken", "skipped", "absent")
 

@@ -9,18 +9,15 @@ from jaxcheck.results import (
     Baseline,
     CapturedWarning,
     CheckResult,
-    Concern,
     Environment,
     Finding,
-    Gate,
     Latency,
     LeafResult,
-    PackageChange,
     Run,
-    Side,
     Status,
     totals,
 )
+from jaxcheck.results.gate import Concern, Gate, PackageChange, Side
 
 TOLERANCE = {"rtol": 2e-6, "atol": 2e-6, "source": "recipes.yaml:12:5"}
 EVIL = "[bold red]evil[/bold red]\x1b[31m\u202e\n"

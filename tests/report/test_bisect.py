@@ -12,7 +12,8 @@ from rich.console import Console
 from jaxcheck.errors import Exit, UsageError
 from jaxcheck.report.bisect import SAID, came_out, next_commands, render, sentence
 from jaxcheck.report.formats import check_bisect_suffix, write_bisection
-from jaxcheck.results import BisectAnswer, Bisection, BisectProbe, BisectTarget, PackageChange, bisect_exit_code
+from jaxcheck.results.bisection import BisectAnswer, Bisection, BisectProbe, BisectTarget, bisect_exit_code
+from jaxcheck.results.gate import PackageChange
 
 
 def answer(check: str = "f::a[jit]", path: str = "['y']", **more: Any) -> BisectAnswer:

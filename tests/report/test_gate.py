@@ -15,19 +15,16 @@ from jaxcheck.report.markdown import markdown
 from jaxcheck.results import (
     Baseline,
     CheckResult,
-    Concern,
     Environment,
     ErrorToTruth,
-    Gate,
     LeafResult,
-    PackageChange,
     Run,
-    Side,
     Status,
     ToleranceUsed,
     Worst,
     totals,
 )
+from jaxcheck.results.gate import Concern, Gate, PackageChange, Side
 
 HOSTILE = "<script>|`x`[bold]\x1b[31m\u202e\n::error::x" + "y" * 10_000
 

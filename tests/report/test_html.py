@@ -17,7 +17,8 @@ from jaxcheck.report.html.checks import PICTURED
 from jaxcheck.report.html.elements import MOST_CHARACTERS, element, join
 from jaxcheck.report.html.page import page
 from jaxcheck.report.html.pictures import latencies, pictures
-from jaxcheck.results import Concern, LeafResult, Run
+from jaxcheck.results import LeafResult, Run
+from jaxcheck.results.gate import Concern
 from tests.report import sample
 from tests.report.test_gate import check as gated
 from tests.report.test_gate import gate

@@ -14,7 +14,8 @@ import pytest
 
 from jaxcheck.report.formats import NAMED, named
 from jaxcheck.report.markdown import FENCE
-from jaxcheck.results import Gate, Run
+from jaxcheck.results import Run
+from jaxcheck.results.gate import Gate
 from tests.report import sample
 
 REPORTS: dict[str, Run] = {"run": sample.hostile(), "gate": sample.hostile_gate()}

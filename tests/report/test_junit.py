@@ -9,7 +9,8 @@ from collections import Counter
 import pytest
 
 from jaxcheck.report.junit import junit
-from jaxcheck.results import Concern, Run
+from jaxcheck.results import Run
+from jaxcheck.results.gate import Concern
 from tests.report import sample
 from tests.report.test_gate import check as gated
 from tests.report.test_gate import gate

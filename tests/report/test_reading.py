@@ -9,7 +9,8 @@ import pytest
 from jaxcheck.errors import UsageError
 from jaxcheck.report.formats import console, named, write_any
 from jaxcheck.report.reading import Report, read_report, read_run
-from jaxcheck.results import Bisection, Diagnosis, DiagnosisVerdict
+from jaxcheck.results.bisection import Bisection
+from jaxcheck.results.diagnosis import Diagnosis, DiagnosisVerdict
 from tests.report import sample
 from tests.report.test_gate import check, gate
 

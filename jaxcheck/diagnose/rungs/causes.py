@@ -10,7 +10,7 @@ from jaxcheck.diagnose.inquiry import TIME_UP, Inquiry
 from jaxcheck.diagnose.rungs.programs import golden_program_gives
 from jaxcheck.diagnose.rungs.row import Row, ok, skipped, told
 from jaxcheck.registry.model import DERIVED_MODES
-from jaxcheck.results import DiagnosedKnob, DiagnosisKind
+from jaxcheck.results.diagnosis import DiagnosedKnob, DiagnosisKind
 
 SAME = "one environment, one program at a time"
 

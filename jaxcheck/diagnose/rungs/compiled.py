@@ -10,7 +10,7 @@ from jaxcheck.diagnose import sentences
 from jaxcheck.diagnose.compiled import step_of_fusion
 from jaxcheck.diagnose.inquiry import Inquiry
 from jaxcheck.diagnose.rungs.row import Row, ok, skipped, verdict
-from jaxcheck.results import DiagnosedFusion, DiagnosisKind, DiagnosisVerdict
+from jaxcheck.results.diagnosis import DiagnosedFusion, DiagnosisKind, DiagnosisVerdict
 
 
 def jit_against_eager(inquiry: Inquiry) -> Iterator[Row]:

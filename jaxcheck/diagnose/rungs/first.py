@@ -8,7 +8,7 @@ from jaxcheck.diagnose import sentences
 from jaxcheck.diagnose.inquiry import Inquiry
 from jaxcheck.diagnose.rungs.row import Row, ok, skipped, told
 from jaxcheck.diagnose.trace import WEIGHT
-from jaxcheck.results import DiagnosedStep
+from jaxcheck.results.diagnosis import DiagnosedStep
 
 NOTABLE = 1e-4  # a relative error that is worth a word where no tolerance says what is
 

@@ -12,7 +12,7 @@ from jaxcheck.diagnose.rungs.row import Row, ok, skipped, told
 from jaxcheck.gate.programs import Program
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.registry.model import DERIVED_MODES
-from jaxcheck.results import DiagnosedStep
+from jaxcheck.results.diagnosis import DiagnosedStep
 
 
 def program(inquiry: Inquiry) -> Iterator[Row]:

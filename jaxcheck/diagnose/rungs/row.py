@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from jaxcheck.diagnose.inquiry import Inquiry
-from jaxcheck.results import DiagnosedStep, DiagnosisKind, DiagnosisVerdict
+from jaxcheck.results.diagnosis import DiagnosedStep, DiagnosisKind, DiagnosisVerdict
 
 Told = Callable[[], DiagnosisVerdict]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from jaxcheck.gate.environments.requests import parse_request
-from jaxcheck.results import PackageChange
+from jaxcheck.results.gate import PackageChange
 
 PYTHON = "python"
 

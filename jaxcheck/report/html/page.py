@@ -16,7 +16,8 @@ from jaxcheck.report.gate import ORDER, next_commands, verdict_line
 from jaxcheck.report.html.checks import EXPANDED, Index, check, kind_of, severity
 from jaxcheck.report.html.elements import Child, Markup, element, join
 from jaxcheck.report.safe import line
-from jaxcheck.results import FAILURES, CheckResult, Gate, Run, Side, Status, exit_code
+from jaxcheck.results import FAILURES, CheckResult, Run, Status, exit_code
+from jaxcheck.results.gate import Gate, Side
 
 MOST_OPEN = 10
 NAME_CHARACTERS = 120
