@@ -19,7 +19,7 @@ from jaxcheck.results import LeafResult
 
 __all__ = ["COMPARATORS", "ParameterError", "Surroundings", "compare_leaf", "signature_difference"]
 
-# Their parameters are described, for the registry, by the blocks of the same names in jaxcheck/registry/schema.py.
+# Their parameters are described, for the registry, by the blocks of the same names in jaxcheck/registry/comparators.py.
 COMPARATORS: dict[str, Comparator] = {
     "allclose": allclose,
     "exact": exact,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcheck.errors import Fault
+from jaxcheck.registry.comparators import comparator_of
 from jaxcheck.registry.include import Defaults
 from jaxcheck.registry.model import (
     Case,
@@ -30,7 +31,6 @@ from jaxcheck.registry.schema import (
     RecipeBlock,
     Uniform,
     VmapBlock,
-    comparator_of,
 )
 from jaxcheck.registry.tolerance import UNIFORM
 from jaxcheck.registry.validate import Validated, validate

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 from pydantic import ValidationError
 
 from jaxcheck.errors import Fault
-from jaxcheck.registry.schema import ALTERNATIVES, FAULT, Block
+from jaxcheck.registry.forms import ALTERNATIVES, FAULT, Block
 from jaxcheck.registry.words import did_you_mean, label, plain, show
 from jaxcheck.registry.yaml_source import Keys, Source
 

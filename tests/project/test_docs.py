@@ -15,9 +15,10 @@ import typer
 from jaxcheck.cli.main import app
 from jaxcheck.errors import Exit
 from jaxcheck.execution.bless import BRAKES
+from jaxcheck.registry.comparators import ComparatorBlock
 from jaxcheck.registry.model import COMPARATORS, MODES
 from jaxcheck.registry.operators import OPERATORS
-from jaxcheck.registry.schema import CaseBlock, ComparatorBlock, DefaultsBlock, RecipeBlock, RegistryBlock, WhenBlock
+from jaxcheck.registry.schema import CaseBlock, DefaultsBlock, RecipeBlock, RegistryBlock, WhenBlock
 from jaxcheck.registry.values import check_value
 from jaxcheck.results import Status
 from tests.harness import Project
