@@ -16,9 +16,9 @@ from jaxcheck.goldens.golden import Golden
 from jaxcheck.registry.model import DERIVED_MODES
 from jaxcheck.worker import (
     checks,
+    derivatives,
     environment,
     equations,
-    gradient,
     guesses,
     internals,
     keys,
@@ -408,7 +408,7 @@ class Service:
 def _gradient_truth(subject: Subject, floor: bool, folder: str) -> dict[str, Any]:
     """The float64 truth of a case's gradients and how far they wander, or why it is not known."""
     reply: dict[str, Any] = {}
-    function, flat = gradient.differentiable(subject)
+    function, flat = derivatives.differentiable(subject)
     try:
         tree, _ = truth.shadow_truth(function, flat)
         reply["gradients"] = os.path.join(folder, "gradients.npz")

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jaxcheck.worker import gradient, vmapped
+from jaxcheck.worker import derivatives, vmapped
 from jaxcheck.worker.program import flat_function
 from jaxcheck.worker.subject import Subject
 from jaxcheck.worker.units import Units, exported_steps, exported_whole
@@ -24,7 +24,7 @@ def traceable(subject: Subject, mode: str) -> Flat:
     if mode == "vmap":
         return vmapped.batched(subject)
     if mode == "grad":
-        return gradient.differentiable(subject)
+        return derivatives.differentiable(subject)
     return flat_function(subject.kernel, subject.arguments)
 
 

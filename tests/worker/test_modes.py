@@ -13,7 +13,7 @@ import pytest
 from jaxcheck.registry.model import MODES as NAMES
 from jaxcheck.worker import repeated
 from jaxcheck.worker.checks import execute
-from jaxcheck.worker.gradient import NotDifferentiableError
+from jaxcheck.worker.derivatives import NotDifferentiableError
 from jaxcheck.worker.inputs import from_factory
 from jaxcheck.worker.internals import CompileClock
 from jaxcheck.worker.keys import RAW, examine

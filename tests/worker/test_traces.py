@@ -11,7 +11,7 @@ import pytest
 
 from jaxcheck.registry.values import PythonValue
 from jaxcheck.worker import checks
-from jaxcheck.worker.gradient import Weighted, cotangents, programs_of
+from jaxcheck.worker.derivatives import Weighted, cotangents, programs_of
 from jaxcheck.worker.inputs import from_factory
 from jaxcheck.worker.jitted import JITTED
 from jaxcheck.worker.kernels import bind
