@@ -11,7 +11,7 @@ from jaxcheck.execution.conduct import recipe_message
 from jaxcheck.execution.process import Death
 from jaxcheck.execution.run import launch_for, needs_of
 from jaxcheck.execution.session import Session
-from jaxcheck.execution.verdicts import floor_of
+from jaxcheck.execution.verdicts import floor_of, loosened
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import GRADIENT, OutputRule, Recipe, Registry
@@ -134,7 +134,8 @@ def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[Remark]:
             if held.gradients and GRADIENT not in recipe.modes:
                 text = "the golden holds gradients, and the recipe is not run in mode grad"
                 remarks.append(Remark("other", name, f"{name}: {text}"))
-            remarks += [Remark("other", name, f"{name}: {text}") for text in tolerance_remarks(recipe, case, held)]
+            texts = [*tolerance_remarks(recipe, case, held), *loosened_remarks(recipe, held)]
+            remarks += [Remark("other", name, f"{name}: {text}") for text in texts]
         absent = [f"{recipe.name}::{case}" for case in recipe.cases if case not in golden.cases]
         remarks += [Remark("missing", name, f"{name}: not in the golden yet") for name in absent]
         size = golden.path.stat().st_size
@@ -144,14 +145,24 @@ def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[Remark]:
     return remarks
 
 
+def loosened_remarks(recipe: Recipe, golden: GoldenCase) -> list[str]:
+    """Tolerances that are wider than when the numbers were blessed: a gate fails over them."""
+    leaves = [*(golden.outputs.leaves if golden.outputs else ()), *golden.grad_leaves]
+    bounds = {leaf.path: recipe.tolerance(leaf.path, leaf.dtype, _backend(golden)) for leaf in leaves}
+    return loosened(golden.tolerance, {path: bound for path, bound in bounds.items() if bound})
+
+
+def _backend(golden: GoldenCase) -> str:
+    return str(golden.blessing.environment.get("backend", "cpu"))
+
+
 def tolerance_remarks(recipe: Recipe, case: str, golden: GoldenCase) -> list[str]:
     """Tolerances that the measured noise floor says are too wide, or too tight to be kept; and where it says that no
     tolerance can be kept."""
     unstable = ill_conditioned(recipe, case, golden)
     remarks = list(unstable.values())
-    backend = str(golden.blessing.environment.get("backend", "cpu"))
     for leaf, floor, scale in float_leaves(golden):
-        tolerance = recipe.tolerance(leaf.path, leaf.dtype, backend)
+        tolerance = recipe.tolerance(leaf.path, leaf.dtype, _backend(golden))
         if not floor or tolerance is None or leaf.path in unstable:
             continue
         # Inputs are stored bit for bit: only what a compiler may do moves an output for no reason.

@@ -313,6 +313,7 @@ def test_loosening_is_told_until_it_is_blessed(loose: Project) -> None:
     assert len(notes()) == 1
     loose.bless("halved")
     assert len(notes()) == 1, "what passes is not blessed in passing, nor is its tolerance"
+    assert "halved::only: the tolerance of . was loosened since the blessing" in loose.jaxcheck("check", "--static").err
     loose.bless("halved", "--all")
     assert notes() == []
     with Golden.open(loose.folder / "goldens" / "halved.npz") as golden:

@@ -14,6 +14,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from jaxcheck.execution.inspect import golden_remarks
+from jaxcheck.goldens.store import GoldenStore
+from jaxcheck.registry.load import load_registry
+
 ROOT = Path(__file__).resolve().parents[2]
 SUPPORTED = {"0.10.2": "3.11", "0.11.2": "3.12", "0.12.0.1": "3.13"}
 
@@ -97,6 +101,13 @@ def test_every_supported_version_is_named_wherever_versions_are(jax: str, python
     assert f"| {jax} | {python}" in (ROOT / "README.md").read_text()
     assert re.search(rf'python: "{re.escape(python)}"', (ROOT / ".github/workflows/ci.yml").read_text())
     assert f"Programming Language :: Python :: {python}" in pyproject()["project"]["classifiers"]
+
+
+def test_shipped_goldens_are_those_of_the_registry_and_its_tolerances() -> None:
+    """A gate over the shipped recipes must not stop at what nobody but us can bless."""
+    faults, remarks = golden_remarks(load_registry(ROOT / "recipes.yaml"), GoldenStore(ROOT / "goldens"))
+    assert faults == []
+    assert [remark.text for remark in remarks if remark.kind != "other" or "hides changes" not in remark.text] == []
 
 
 def test_license_is_the_official_text() -> None:
