@@ -77,7 +77,7 @@ def test_from_0_11_2_to_0_12_0_1_on_a_few(project: Project, cache: Path) -> None
     done, report = gate(project, cache, *names)
     assert (done.code, report["verdict"]) == (1, "review"), done
     assert "jaxcheck gate … --allow improved" in done.out
-    assert "installing" in done.err
+    assert "installing" in done.err or "cached environment" in done.err
     causes = {(check.partition("::")[0], leaf["verdict"], leaf["cause"]) for (check, _), leaf in moved(report).items()}
     assert ("lgamma-near-roots", "improved", "jax") in causes
     assert ("block-step", "drifted", "xla") in causes
@@ -104,8 +104,11 @@ def test_from_0_10_2_to_0_11_2(project: Project, cache: Path) -> None:
         assert jit["verdict"] == "unstable"
         assert "by its golden the baseline is wrong, the candidate right" in jit["reason"]
         assert (jit["baseline"]["status"], jit["golden_status"]) == ("fail", "pass")
-        differ = [leaf for (check, _), leaf in moved(report).items() if check == jit["id"]]  # some are right by chance
-        assert {(leaf["cause"], leaf["verdict"]) for leaf in differ} == {("xla", "improved")}
+        differ = [leaf for (check, _), leaf in moved(report).items() if check == jit["id"]]
+        assert {leaf["cause"] for leaf in differ} == {"xla"}
+        by_chance = [leaf for leaf in differ if leaf["mismatched"] == 0]  # NaN everywhere, of another kind
+        assert {leaf["verdict"] for leaf in by_chance} <= {"drifted"}
+        assert {leaf["verdict"] for leaf in differ if leaf not in by_chance} == {"improved"}
         assert results[f"exp-of-nan::{case}[eager]"]["verdict"] == "unchanged"
     tanh = {key: leaf for key, leaf in moved(report).items() if key[0].startswith("tanh-network-gradient")}
     assert tanh
