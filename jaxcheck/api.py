@@ -13,7 +13,7 @@ from jaxcheck.execution.run import Options, execute
 from jaxcheck.registry.load import load_registry
 from jaxcheck.registry.model import Registry
 from jaxcheck.registry.select import Selection
-from jaxcheck.results import CheckResult, exit_code
+from jaxcheck.results import CheckResult
 
 __all__ = ["Options", "Project", "Registry", "Run", "Selection", "load", "run", "run_selection"]
 
@@ -25,7 +25,7 @@ class Run(results.Run):
     """A run as `jaxcheck run` reports it; a notebook shows it as a table. True where the command would exit with 0."""
 
     def __bool__(self) -> bool:
-        return exit_code(self) == Exit.PASSED
+        return self.exit_code() == Exit.PASSED
 
     def _repr_html_(self) -> str:
         from jaxcheck.report.html.notebook import fragment

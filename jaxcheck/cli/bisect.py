@@ -86,10 +86,11 @@ def bisect(
     from jaxcheck.gate.gate import Conduct
     from jaxcheck.gate.gate import Project as Place
     from jaxcheck.gate.laboratory import Axis
-    from jaxcheck.report.formats import check_bisect_suffix
+    from jaxcheck.report.formats import check_suffix
+    from jaxcheck.results.bisection import Bisection
 
     for path in output or ():
-        check_bisect_suffix(path)
+        check_suffix(path, Bisection)
     axis = Axis(package, good, bad, python, tuple(from_ or ()), pre)
     project = opt.open_project(registry, goldens, state, shipped)
     project.state.prepare()
@@ -113,10 +114,9 @@ def _deliver(found: Bisection, output: list[Path], verbosity: int) -> NoReturn:
     from rich.console import Console
 
     from jaxcheck.report.bisect import render
-    from jaxcheck.report.formats import write_bisection
-    from jaxcheck.results.bisection import bisect_exit_code
+    from jaxcheck.report.formats import write_report
 
     for path in output:
-        write_bisection(found, path)
+        write_report(found, path)
     Console(soft_wrap=False, highlight=False).print(render(found, verbosity), crop=False)
-    raise typer.Exit(int(bisect_exit_code(found)))
+    raise typer.Exit(int(found.exit_code()))

@@ -85,10 +85,11 @@ def diagnose(
     from jaxcheck.execution.cache import cache_folder
     from jaxcheck.gate.gate import Conduct
     from jaxcheck.gate.gate import Project as Place
-    from jaxcheck.report.formats import check_diagnosis_suffix
+    from jaxcheck.report.formats import check_suffix
+    from jaxcheck.results.diagnosis import Diagnosis
 
     for path in output or ():
-        check_diagnosis_suffix(path)
+        check_suffix(path, Diagnosis)
     recipe, case, named = parts_of(check, mode)
     check_against(against)
     project = opt.open_project(registry, goldens, state, shipped)
@@ -163,10 +164,9 @@ def _deliver(found: Diagnosis, output: list[Path], verbosity: int) -> NoReturn:
     from rich.console import Console
 
     from jaxcheck.report.diagnose import render
-    from jaxcheck.report.formats import write_diagnosis
-    from jaxcheck.results.diagnosis import diagnosis_exit_code
+    from jaxcheck.report.formats import write_report
 
     for path in output:
-        write_diagnosis(found, path)
+        write_report(found, path)
     Console(soft_wrap=False, highlight=False).print(render(found, verbosity), crop=False)
-    raise typer.Exit(int(diagnosis_exit_code(found)))
+    raise typer.Exit(int(found.exit_code()))

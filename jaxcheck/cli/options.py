@@ -215,7 +215,6 @@ def deliver_gate(gate: Gate, output: list[Path], verbosity: int) -> NoReturn:
     from jaxcheck.report.formats import write_report
     from jaxcheck.report.gate import render
     from jaxcheck.report.github import annotation_lines
-    from jaxcheck.results.gate import gate_exit_code
 
     for path in output:
         write_report(gate, path)
@@ -223,4 +222,4 @@ def deliver_gate(gate: Gate, output: list[Path], verbosity: int) -> NoReturn:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for text in annotation_lines(gate):
             print(text, file=sys.stderr)
-    raise typer.Exit(int(gate_exit_code(gate)))
+    raise typer.Exit(int(gate.exit_code()))

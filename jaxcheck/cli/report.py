@@ -10,8 +10,7 @@ import typer
 from jaxcheck.cli import options as opt
 
 if TYPE_CHECKING:
-    from jaxcheck.errors import Exit
-    from jaxcheck.report.reading import Report
+    from jaxcheck.report.formats import Report
 
 Format = Annotated[
     Literal["console", "json", "markdown", "junit", "html", "github"] | None,
@@ -34,17 +33,17 @@ def report(
     Examples: `jaxcheck report .jaxcheck/run.json -o report.html`, `jaxcheck report shard-*.json -o run.json`.
     Formats: console, json, markdown, junit, html, github. Exit codes are those of the command that was run.
     """
-    from jaxcheck.report.formats import named, write_any, write_text
+    from jaxcheck.report.formats import named, write_report, write_text
 
     found = read(files)
     for path in output or ():
         if format_:
             write_text(named(found, format_), path)
         else:
-            write_any(found, path)
+            write_report(found, path)
     if not output:
         show(found, format_ or "console", -1 if quiet else verbose)
-    raise typer.Exit(int(exit_code_of(found)))
+    raise typer.Exit(int(found.exit_code()))
 
 
 def read(files: list[Path]) -> Report:
@@ -77,17 +76,3 @@ def show(found: Report, name: str, verbosity: int) -> None:
         Console(soft_wrap=False, highlight=False).print(renderable(found, verbosity))
     else:
         sys.stdout.buffer.write(named(found, name).encode() + b"\n")
-
-
-def exit_code_of(found: Report) -> Exit:
-    """As the command ended that made it."""
-    from jaxcheck.results import exit_code
-    from jaxcheck.results.bisection import Bisection, bisect_exit_code
-    from jaxcheck.results.diagnosis import Diagnosis, diagnosis_exit_code
-    from jaxcheck.results.gate import Gate, gate_exit_code
-
-    if isinstance(found, Bisection):
-        return bisect_exit_code(found)
-    if isinstance(found, Diagnosis):
-        return diagnosis_exit_code(found)
-    return gate_exit_code(found) if isinstance(found, Gate) else exit_code(found)

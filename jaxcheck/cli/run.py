@@ -78,7 +78,6 @@ def run(
     with early_worker(backend) as spare:
         from jaxcheck.execution.run import Options, execute
         from jaxcheck.report.formats import check_suffix
-        from jaxcheck.results import exit_code
 
         for path in output or ():
             check_suffix(path)
@@ -107,7 +106,7 @@ def run(
                 saving.finish(result)
     project.state.save(result)
     deliver(result, output or [], -1 if quiet else verbose)
-    raise typer.Exit(int(exit_code(result)))
+    raise typer.Exit(int(result.exit_code()))
 
 
 def sharding_of(shard: str | None, durations: Path | None, save: Path | None) -> Sharding | None:

@@ -6,17 +6,16 @@ What a format needs is imported when it is used: nobody pays for one that was no
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from jaxcheck.errors import UsageError
-from jaxcheck.results import CheckResult, Run
+from jaxcheck.results import CheckResult, Document, Run
 from jaxcheck.results.bisection import Bisection
 from jaxcheck.results.diagnosis import Diagnosis
 from jaxcheck.results.gate import Gate
 
-T = TypeVar("T")
+Report = Run | Bisection | Diagnosis
 CONSOLE_WIDTH = 120
 
 
@@ -44,7 +43,7 @@ def _github(run: Run) -> str:
     return "\n".join(annotation_lines(run))
 
 
-def console(report: Run | Bisection | Diagnosis, verbosity: int = 0, width: int = CONSOLE_WIDTH) -> str:
+def console(report: Report, verbosity: int = 0, width: int = CONSOLE_WIDTH) -> str:
     """What the command printed, as plain text."""
     return plain(renderable(report, verbosity), width)
 
@@ -66,7 +65,7 @@ def plain(rendered: object, width: int) -> str:
     return file.getvalue()
 
 
-def renderable(report: Run | Bisection | Diagnosis, verbosity: int = 0) -> object:
+def renderable(report: Report, verbosity: int = 0) -> object:
     """The report for a terminal, as rich prints it."""
     from jaxcheck.report import bisect, diagnose, gate
     from jaxcheck.report import console as run
@@ -78,12 +77,8 @@ def renderable(report: Run | Bisection | Diagnosis, verbosity: int = 0) -> objec
     return gate.render(report, verbosity) if isinstance(report, Gate) else run.render(report, verbosity)
 
 
-# Suffix to format. The annotations and the terminal's text have no suffix: `jaxcheck report --format` has them.
-FORMATS: dict[str, Callable[[Run], str]] = {".json": Run.to_json, ".md": _markdown, ".xml": _junit, ".html": _html}
-BISECT_FORMATS: dict[str, Callable[[Bisection], str]] = {".json": Bisection.to_json}
-DIAGNOSIS_FORMATS: dict[str, Callable[[Diagnosis], str]] = {".json": Diagnosis.to_json}
-
-NAMED: dict[str, Callable[[Run], str]] = {
+# What a run or a gate can be written as; a search or a diagnosis is for the terminal, and JSON.
+FORMATS: dict[str, Callable[[Run], str]] = {
     "console": console,
     "json": Run.to_json,
     "markdown": _markdown,
@@ -91,72 +86,38 @@ NAMED: dict[str, Callable[[Run], str]] = {
     "html": _html,
     "github": _github,
 }
-SEARCHES: dict[str, Callable[[Bisection | Diagnosis], str]] = {"console": console, "json": lambda told: told.to_json()}
+SEARCHES: dict[str, Callable[[Report], str]] = {"console": console, "json": Document.to_json}
+# The annotations and the terminal's text have no suffix: `jaxcheck report --format` has them.
+SUFFIXES = {".json": "json", ".md": "markdown", ".xml": "junit", ".html": "html"}
 
 
-def named(report: Run | Bisection | Diagnosis, name: str) -> str:
+def named(report: Report, name: str) -> str:
     """The report in the format of this name; UsageError where there is no such format for its kind."""
-    if isinstance(report, Run):
-        return _of(NAMED, name)(report)
-    return _of(SEARCHES, name)(report)
+    if isinstance(report, Run) and name in FORMATS:
+        return FORMATS[name](report)
+    if not isinstance(report, Run) and name in SEARCHES:
+        return SEARCHES[name](report)
+    valid = ", ".join(FORMATS if isinstance(report, Run) else SEARCHES)
+    raise UsageError(f"there is no format {name!r} for this report; valid: {valid}")
 
 
-def _of(formats: Mapping[str, Callable[[T], str]], name: str) -> Callable[[T], str]:
-    if name not in formats:
-        raise UsageError(f"there is no format {name!r} for this report; valid: {', '.join(formats)}")
-    return formats[name]
-
-
-def check_suffix(path: Path) -> Callable[[Run], str]:
+def check_suffix(path: Path, kind: type[Document] = Run) -> str:
     """The format that a file's name asks for. Raises UsageError, with the valid suffixes, where there is none."""
-    return _of_suffix(path, FORMATS)
+    known = FORMATS if issubclass(kind, Run) else SEARCHES
+    name = SUFFIXES.get(path.suffix.lower(), "")
+    if name in known:
+        return name
+    valid = ", ".join(suffix for suffix, name in SUFFIXES.items() if name in known)
+    has = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
+    raise UsageError(f"{path} has {has}, which is not a report format; valid: {valid}")
 
 
-def check_bisect_suffix(path: Path) -> Callable[[Bisection], str]:
-    """The same for the report of a bisection."""
-    return _of_suffix(path, BISECT_FORMATS)
-
-
-def check_diagnosis_suffix(path: Path) -> Callable[[Diagnosis], str]:
-    """The same for the report of a diagnosis."""
-    return _of_suffix(path, DIAGNOSIS_FORMATS)
-
-
-def _of_suffix(path: Path, formats: Mapping[str, Callable[[T], str]]) -> Callable[[T], str]:
-    try:
-        return formats[path.suffix.lower()]
-    except KeyError:
-        valid = ", ".join(formats)
-        has = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
-        raise UsageError(f"{path} has {has}, which is not a report format; valid: {valid}") from None
-
-
-def write_report(run: Run, path: Path) -> None:
-    """Writes the run to `path` (UTF-8), whole or not at all; missing folders are made.
+def write_report(report: Report, path: Path) -> None:
+    """Writes a report to `path` (UTF-8), whole or not at all; missing folders are made.
 
     Raises UsageError for an unknown suffix or a place that cannot be written to.
     """
-    write_text(check_suffix(path)(run), path)
-
-
-def write_bisection(bisection: Bisection, path: Path) -> None:
-    """The same for a bisection."""
-    write_text(check_bisect_suffix(path)(bisection), path)
-
-
-def write_diagnosis(diagnosis: Diagnosis, path: Path) -> None:
-    """The same for a diagnosis."""
-    write_text(check_diagnosis_suffix(path)(diagnosis), path)
-
-
-def write_any(report: Run | Bisection | Diagnosis, path: Path) -> None:
-    """The same for any of them."""
-    if isinstance(report, Bisection):
-        write_bisection(report, path)
-    elif isinstance(report, Diagnosis):
-        write_diagnosis(report, path)
-    else:
-        write_report(report, path)
+    write_text(named(report, check_suffix(path, type(report))), path)
 
 
 def write_text(text: str, path: Path) -> None:

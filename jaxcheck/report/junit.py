@@ -14,8 +14,8 @@ from jaxcheck.errors import Exit
 from jaxcheck.report import words
 from jaxcheck.report.gate import verdict_line
 from jaxcheck.report.safe import last_lines, line
-from jaxcheck.results import CheckResult, LeafResult, Run, Status, exit_code
-from jaxcheck.results.gate import Gate, gate_exit_code
+from jaxcheck.results import CheckResult, LeafResult, Run, Status
+from jaxcheck.results.gate import Gate
 
 TAGS = {
     Status.FAIL: "failure",
@@ -144,11 +144,11 @@ def _verdict(suite: ET.Element, run: Run) -> None:
     """A test case that fails where the command did, though no check tells it."""
     if isinstance(run, Gate):
         case = _add(suite, "testcase", classname="jaxcheck", name="gate verdict", time="0.000")
-        if gate_exit_code(run) is not Exit.PASSED:
+        if run.exit_code() is not Exit.PASSED:
             told = [line(f"{concern.verdict}: {concern.message}") for concern in run.concerns if not concern.allowed]
             _add(case, "failure", told, message=line(verdict_line(run)), type=run.verdict)
         return
-    code = exit_code(run)
+    code = run.exit_code()
     if code not in (Exit.PASSED, Exit.FAILED):
         case = _add(suite, "testcase", classname="jaxcheck", name="run", time="0.000")
         told = [line(text) for text in run.damaged_goldens]

@@ -8,12 +8,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from jaxcheck.errors import UsageError
+from jaxcheck.report.formats import Report
 from jaxcheck.results import Run
 from jaxcheck.results.bisection import Bisection
 from jaxcheck.results.diagnosis import Diagnosis
 from jaxcheck.results.gate import Gate
 
-Report = Run | Bisection | Diagnosis
 # What only this kind of report has; a gate is a run too, so it is asked for first.
 KINDS: dict[str, type[Gate] | type[Run] | type[Bisection] | type[Diagnosis]] = {
     "concerns": Gate,

@@ -331,20 +331,19 @@ class Run(Document):
     totals: dict[str, int] = Field(default_factory=dict)
     results: tuple[CheckResult, ...] = ()
 
+    def exit_code(self) -> Exit:
+        """The verdict as the shell sees it: interrupted, golden file damaged, failed, nothing verified, passed."""
+        statuses = {result.status for result in self.results}
+        if self.interrupted:
+            return Exit.INTERRUPTED
+        if self.damaged_goldens:
+            return Exit.USAGE
+        if statuses & FAILURES:
+            return Exit.FAILED
+        return Exit.PASSED if Status.PASS in statuses else Exit.NOTHING_VERIFIED
+
 
 def totals(results: Iterable[CheckResult]) -> dict[str, int]:
     """How many checks ended in each status; every status is named, also those that did not occur."""
     counts = Counter(result.status for result in results)
     return {status.value: counts[status] for status in Status}
-
-
-def exit_code(run: Run) -> Exit:
-    """The verdict as the shell sees it: interrupted, golden file damaged, failed, nothing verified, passed."""
-    statuses = {result.status for result in run.results}
-    if run.interrupted:
-        return Exit.INTERRUPTED
-    if run.damaged_goldens:
-        return Exit.USAGE
-    if statuses & FAILURES:
-        return Exit.FAILED
-    return Exit.PASSED if Status.PASS in statuses else Exit.NOTHING_VERIFIED

@@ -71,8 +71,7 @@ class Bisection(Document):
     probes: tuple[BisectProbe, ...] = ()
     remarks: tuple[str, ...] = ()
 
-
-def bisect_exit_code(bisection: Bisection) -> Exit:
-    """0 where the release was found for everything that moved; 1 where nothing moved, or it could not be told."""
-    answers = bisection.answers
-    return Exit.PASSED if answers and all(answer.state == "found" for answer in answers) else Exit.FAILED
+    def exit_code(self) -> Exit:
+        """0 where the release was found for everything that moved; 1 where nothing moved, or it could not be told."""
+        answers = self.answers
+        return Exit.PASSED if answers and all(answer.state == "found" for answer in answers) else Exit.FAILED

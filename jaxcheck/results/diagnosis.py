@@ -159,7 +159,6 @@ class Diagnosis(Document):
     repro: str = ""
     remarks: tuple[str, ...] = ()
 
-
-def diagnosis_exit_code(diagnosis: Diagnosis) -> Exit:
-    """0 where nothing diverges, 1 where something does, whether or not its origin could be told."""
-    return Exit.PASSED if diagnosis.verdict.kind == "none" else Exit.FAILED
+    def exit_code(self) -> Exit:
+        """0 where nothing diverges, 1 where something does, whether or not its origin could be told."""
+        return Exit.PASSED if self.verdict.kind == "none" else Exit.FAILED

@@ -55,12 +55,11 @@ class Gate(Run):
     settings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
-
-def gate_exit_code(gate: Gate) -> Exit:
-    """0 on pass, and on a review that was allowed in full; 5 where nothing could be compared; else 1."""
-    if gate.interrupted:
-        return Exit.INTERRUPTED
-    if any(not concern.allowed for concern in gate.concerns):
-        return Exit.FAILED
-    compared = any(result.verdict in COMPARED for result in gate.results)
-    return Exit.PASSED if compared else Exit.NOTHING_VERIFIED
+    def exit_code(self) -> Exit:
+        """0 on pass, and on a review that was allowed in full; 5 where nothing could be compared; else 1."""
+        if self.interrupted:
+            return Exit.INTERRUPTED
+        if any(not concern.allowed for concern in self.concerns):
+            return Exit.FAILED
+        compared = any(result.verdict in COMPARED for result in self.results)
+        return Exit.PASSED if compared else Exit.NOTHING_VERIFIED

@@ -23,7 +23,7 @@ from jaxcheck.gate.verdict import ALLOWABLE, BLOCKING
 from jaxcheck.registry.json_schema import MEANING, json_schema
 from jaxcheck.registry.model import COMPARATORS, MODES, Contract
 from jaxcheck.registry.operators import OPERATORS
-from jaxcheck.report.formats import FORMATS, NAMED
+from jaxcheck.report.formats import FORMATS, SUFFIXES
 from jaxcheck.results import CauseKind, CheckVerdict, Finding, LeafResult, Run, Status
 from jaxcheck.results.bisection import Bisection
 from jaxcheck.results.diagnosis import Diagnosis, DiagnosisKind
@@ -288,8 +288,8 @@ def words() -> Iterator[str]:
         ("what a golden holds", code(get_args(Contract)), "[registry](../registry.md#a-recipe)"),
         ("comparators", code(COMPARATORS), "[registry](../registry.md#single-leaves)"),
         ("kinds of findings", code(get_args(Finding.model_fields["kind"].annotation)), "[json](json.md#finding)"),
-        ("formats of reports", code(list(NAMED)), "[reports](../reports.md)"),
-        ("suffixes of report files", code(list(FORMATS)), "[reports](../reports.md)"),
+        ("formats of reports", code(list(FORMATS)), "[reports](../reports.md)"),
+        ("suffixes of report files", code(list(SUFFIXES)), "[reports](../reports.md)"),
     ]
     yield table(("what", "words", "explained in"), rows)
     yield "## Exit codes"

@@ -21,7 +21,6 @@ from jaxcheck.results.diagnosis import (
     Diagnosis,
     DiagnosisRung,
     DiagnosisVerdict,
-    diagnosis_exit_code,
 )
 from tests.diagnose.test_trace import SAMPLE
 
@@ -207,8 +206,8 @@ def test_next_command(more: dict[str, object], command: str) -> None:
 
 
 def test_exit_code() -> None:
-    assert diagnosis_exit_code(diagnosis()) is Exit.FAILED
-    assert diagnosis_exit_code(diagnosis(verdict=VERDICT.model_copy(update={"kind": "none"}))) is Exit.PASSED
+    assert diagnosis().exit_code() is Exit.FAILED
+    assert diagnosis(verdict=VERDICT.model_copy(update={"kind": "none"})).exit_code() is Exit.PASSED
 
 
 def test_json_holds_all_of_it() -> None:

@@ -30,7 +30,7 @@ from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.load import load_registry
 from jaxcheck.registry.model import Registry
 from jaxcheck.registry.select import Selection
-from jaxcheck.results import CheckResult, Run, exit_code
+from jaxcheck.results import CheckResult, Run
 from tests.harness import REPOSITORY, Project
 
 pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version, pytest.mark.timeout(300)]
@@ -310,7 +310,7 @@ def assert_caught(results: Sequence[CheckResult], mutated: Mutated) -> None:
 def test_unchanged_goldens_pass(shipped: Shipped) -> None:
     run = shipped.judged(GoldenStore(SHIPPED))
     assert {result.status for result in verified(run.results)} == {"pass"}
-    assert exit_code(run) == 0
+    assert run.exit_code() == 0
 
 
 def first_that_applies(kind: int) -> Change:
@@ -328,7 +328,7 @@ def test_change_is_caught(shipped: Shipped, tmp_path: Path, shift: int) -> None:
     mutated = mutate(tmp_path, lambda number: first_that_applies(number + shift))
     run = shipped.judged(mutated.store)
     assert_caught(run.results, mutated)
-    assert exit_code(run) == 1
+    assert run.exit_code() == 1
 
 
 def test_every_deleted_golden_is_missing(shipped: Shipped, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_every_deleted_golden_is_missing(shipped: Shipped, tmp_path: Path) -> No
         run = shipped.judged(store, recipe)
         found = verified(run.results)
         assert {result.status for result in found} <= {"missing"}, recipe
-        assert exit_code(run) == (1 if found else 5)
+        assert run.exit_code() == (1 if found else 5)
 
 
 @pytest.mark.parametrize("position", [0, 1, pytest.param(2, marks=pytest.mark.long)])
@@ -356,7 +356,7 @@ def test_every_deleted_case_is_missing(shipped: Shipped, tmp_path: Path, positio
     run = shipped.judged(store)
     for result in verified(run.results):
         assert result.status == ("missing" if (result.recipe, result.case) in gone else "pass"), result.id
-    assert exit_code(run) == 1
+    assert run.exit_code() == 1
 
 
 def changes(array: np.ndarray) -> bool:
@@ -381,7 +381,7 @@ def test_content_changed_behind_the_codecs_back_is_damage(shipped: Shipped, tmp_
     assert {result.recipe for result in found if result.status == "error"} == damaged
     assert {result.status for result in found} == {"error", "pass"}, "the other cases are as good as before"
     assert len(run.damaged_goldens) == len(damaged)
-    assert exit_code(run) == 2
+    assert run.exit_code() == 2
 
 
 def test_the_real_command_catches_a_change_in_every_golden(project: Project) -> None:

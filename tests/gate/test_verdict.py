@@ -8,7 +8,7 @@ import pytest
 
 from jaxcheck.gate.verdict import ALLOWABLE, BLOCKING, check_verdict, concern, whole_verdict
 from jaxcheck.results import CheckResult, Status
-from jaxcheck.results.gate import Concern, Gate, Side, gate_exit_code
+from jaxcheck.results.gate import Concern, Gate, Side
 
 ENDS = ("values", "raised", "broken", "skipped", "absent")
 
@@ -104,13 +104,13 @@ def gate(verdict: str | None, *concerns: Concern) -> Gate:
 
 def test_exit_codes() -> None:
     review = concern("improved", "", (), ())
-    assert gate_exit_code(gate("unchanged")) == 0
-    assert gate_exit_code(gate("improved", review)) == 1
-    assert gate_exit_code(gate("improved", concern("improved", "", (), ("improved",)))) == 0
-    assert gate_exit_code(gate("regressed", concern("regressed", "", (), ("improved",)))) == 1
+    assert gate("unchanged").exit_code() == 0
+    assert gate("improved", review).exit_code() == 1
+    assert gate("improved", concern("improved", "", (), ("improved",))).exit_code() == 0
+    assert gate("regressed", concern("regressed", "", (), ("improved",))).exit_code() == 1
     # Of a check that could not be compared nothing is known: that is not green.
-    assert gate_exit_code(gate(None)) == 5
-    assert gate_exit_code(gate("broken")) == 5  # before already, and still
-    assert gate_exit_code(gate("broken", concern("broken", "", (), ()))) == 1
-    assert gate_exit_code(gate("unstable", concern("unstable", "", (), ("unstable",)))) == 5
-    assert gate_exit_code(gate("unchanged").model_copy(update={"interrupted": True})) == 130
+    assert gate(None).exit_code() == 5
+    assert gate("broken").exit_code() == 5  # before already, and still
+    assert gate("broken", concern("broken", "", (), ())).exit_code() == 1
+    assert gate("unstable", concern("unstable", "", (), ("unstable",))).exit_code() == 5
+    assert gate("unchanged").model_copy(update={"interrupted": True}).exit_code() == 130

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from jaxcheck.errors import Exit, UsageError
 from jaxcheck.report.bisect import SAID, came_out, next_commands, render, sentence
-from jaxcheck.report.formats import check_bisect_suffix, write_bisection
-from jaxcheck.results.bisection import BisectAnswer, Bisection, BisectProbe, BisectTarget, bisect_exit_code
+from jaxcheck.report.formats import check_suffix, write_report
+from jaxcheck.results.bisection import BisectAnswer, Bisection, BisectProbe, BisectTarget
 from jaxcheck.results.gate import PackageChange
 
 
@@ -152,12 +152,12 @@ def test_commands_are_not_cut_off() -> None:
     ],
 )
 def test_exit_codes(states: list[str], code: Exit) -> None:
-    assert bisect_exit_code(bisection(*(answer(state=state) for state in states))) is code
+    assert bisection(*(answer(state=state) for state in states)).exit_code() is code
 
 
 def test_json_holds_all_of_it(tmp_path: Path) -> None:
     shown = bisection(answer(), remarks=("one",))
-    write_bisection(shown, tmp_path / "deep/report.json")
+    write_report(shown, tmp_path / "deep/report.json")
     content = json.loads((tmp_path / "deep/report.json").read_text())
     assert content["schema"] == 1
     assert Bisection.model_validate(content) == shown
@@ -165,5 +165,5 @@ def test_json_holds_all_of_it(tmp_path: Path) -> None:
 
 def test_another_suffix_is_refused() -> None:
     with pytest.raises(UsageError) as raised:
-        check_bisect_suffix(Path("report.md"))
+        check_suffix(Path("report.md"), Bisection)
     assert "valid: .json" in str(raised.value)

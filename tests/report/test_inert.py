@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from jaxcheck.report.formats import NAMED, named
+from jaxcheck.report.formats import FORMATS, named
 from jaxcheck.report.markdown import FENCE
 from jaxcheck.results import Run
 from jaxcheck.results.gate import Gate
@@ -98,7 +98,7 @@ FORMS: dict[str, Callable[[str, Run], None]] = {
 
 
 @pytest.mark.parametrize("kind", REPORTS)
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", FORMATS)
 def test_hostile_texts_are_inert(name: str, kind: str) -> None:
     run = REPORTS[kind]
     text = named(run, name)

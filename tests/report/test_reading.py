@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxcheck.errors import UsageError
-from jaxcheck.report.formats import console, named, write_any
+from jaxcheck.report.formats import console, named, write_report
 from jaxcheck.report.reading import Report, read_report, read_run
 from jaxcheck.results.bisection import Bisection
 from jaxcheck.results.diagnosis import Diagnosis, DiagnosisVerdict
@@ -32,7 +32,7 @@ DIAGNOSIS = Diagnosis(
 )
 def test_each_comes_back_as_what_it_was(report: Report, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    write_any(report, path)
+    write_report(report, path)
     found = read_report(path)
     assert type(found) is type(report)
     assert found == report
@@ -70,6 +70,6 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_only_a_run_can_be_a_part_of_one(tmp_path: Path) -> None:
     path = tmp_path / "gate.json"
-    write_any(gate(check("jit", "unchanged")), path)
+    write_report(gate(check("jit", "unchanged")), path)
     with pytest.raises(UsageError, match="the report of a gate, not of a run"):
         read_run(path)

@@ -16,7 +16,7 @@ from jaxcheck.report.gate import ORDER, next_commands, verdict_line
 from jaxcheck.report.html.checks import EXPANDED, Index, check, kind_of, severity
 from jaxcheck.report.html.elements import Child, Markup, element, join
 from jaxcheck.report.safe import line
-from jaxcheck.results import FAILURES, CheckResult, Run, Status, exit_code
+from jaxcheck.results import FAILURES, CheckResult, Run, Status
 from jaxcheck.results.gate import Gate, Side
 
 MOST_OPEN = 10
@@ -73,7 +73,7 @@ def _header(run: Run, name: str) -> Markup:
         colour = {"pass": "good", "review": "warn", "block": "bad"}[run.verdict]
         title: Child = [element("span", name, class_="what"), f"{line(run.from_.label)} → {line(run.to.label)}"]
     else:
-        colour = "good" if words.is_green(run) else "bad" if exit_code(run) in (1, 2) else "warn"
+        colour = "good" if words.is_green(run) else "bad" if run.exit_code() in (1, 2) else "warn"
         title = [element("span", name, class_="what"), line(run.registry)]
     toggle = element("button", "Dark or light", type="button", id="theme", hidden=True)
     skip = element("a", "Skip to the checks", href="#checks", class_="skip")
