@@ -134,7 +134,8 @@ def _annotated(annotation: Any, sizes: dict[str, int]) -> Guess | None:
 
 
 def _documented(name: str, lines: list[str], sizes: dict[str, int]) -> Guess | None:
-    about = next((line for line in lines if re.match(rf"\s*[`*]*{re.escape(name)}\b", line)), None)
+    before = r"\s*(?:[`*]*\w+[`*]*\s*,\s*)*[`*]*"  # `q, k: float32[4, 8]` is about both
+    about = next((line for line in lines if re.match(rf"{before}{re.escape(name)}\b", line)), None)
     if about is None:
         return None
     shaped = _SHAPED.search(about)

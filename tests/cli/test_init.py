@@ -29,6 +29,11 @@ def forward(x, w):
     return jnp.tanh(x @ w)
 
 
+def scores(query, key):
+    """query, key: float32[tokens, 6]"""
+    return query @ key.T
+
+
 def logit(p, scale=1.0):
     return scale * (jnp.log(p) - jnp.log1p(-p))
 
@@ -46,7 +51,7 @@ def power(x, n):
 def branch(x):
     return x if x > 0 else -x
 '''
-FUNCTIONS = [f"mypkg.model:{name}" for name in ("forward", "logit", "noise", "power", "branch")]
+FUNCTIONS = [f"mypkg.model:{name}" for name in ("forward", "scores", "logit", "noise", "power", "branch")]
 
 
 def test_it_refuses_what_it_cannot_do(project: Project) -> None:
@@ -77,13 +82,14 @@ class TestAProject:
         project, done = started
         assert done.code == 0, done
         recipes = yaml.safe_load((project.folder / "recipes.yaml").read_text())["recipes"]
-        assert list(recipes) == ["forward", "logit", "noise", "power", "branch"]
+        assert list(recipes) == ["forward", "scores", "logit", "noise", "power", "branch"]
         cases = recipes["forward"]["cases"]
         assert list(cases) == ["standard", "single", "zeros", "invalid-shape"]
         assert recipes["forward"]["description"] == "One layer."
         assert cases["standard"]["args"]["x"]["$normal"]["shape"] == [4, 3]
         assert cases["standard"]["args"]["w"]["$normal"]["shape"] == [3, 5]
         assert cases["invalid-shape"]["raises"]["type"] == "TypeError"
+        assert recipes["scores"]["cases"]["standard"]["args"]["key"]["$normal"]["shape"] == [4, 6]
         assert "$uniform" in recipes["logit"]["cases"]["standard"]["args"]["p"], "a logarithm needs positive numbers"
         assert "scale" not in recipes["logit"]["cases"]["standard"]["args"], "it has a default"
         assert recipes["logit"]["cases"]["zeros"]["nonfinite"] == "allow"
