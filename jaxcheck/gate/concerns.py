@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 
 from jaxcheck.execution.judge import environment_notes
@@ -53,10 +54,15 @@ def _checks(ids: Sequence[str]) -> str:
 def _loosened(results: Sequence[CheckResult], after: SavedRun, allowed: Collection[str]) -> Iterator[Concern]:
     """The ratchet: a tolerance wider than when its golden was blessed has nobody's reason."""
     for recipe in dict.fromkeys(result.recipe for result in results):
+        found: dict[str, list[str]] = {}
         for case, saved in after.cases(recipe).items():
-            ids = [result.id for result in results if (result.recipe, result.case) == (recipe, case)]
             for text in saved.loosened:
-                yield concern("loosened", f"{recipe}::{case}: {text}; bless it with a reason", ids, allowed)
+                found.setdefault(text, []).append(case)
+        for text, cases in found.items():
+            ids = [result.id for result in results if result.recipe == recipe and result.case in cases]
+            where = f"{recipe}::{cases[0]}" if len(cases) == 1 else f"{recipe} ({len(cases)} cases)"
+            mend = f'if it has a reason: jaxcheck bless {shlex.quote(recipe)} --all --reason "…"'
+            yield concern("loosened", f"{where}: {text}; {mend}", ids, allowed)
 
 
 def _warnings(before: SavedRun, after: SavedRun, allowed: Collection[str]) -> Iterator[Concern]:
