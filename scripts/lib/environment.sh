@@ -105,9 +105,19 @@ make_or_keep() {
   fi
 }
 
+# From the lock, where there is one for these tools: only files with its hashes. Elsewhere by the pins alone.
 install_project() {
-  cd "$root" && "$folder/bin/python" -I -m pip install --disable-pip-version-check --no-input --progress-bar off \
-    --constraint "constraints/jax-$jax.txt" --editable ".${extra:+[$extra]}"
+  lock="constraints/lock-$extra-$jax.txt"
+  cd "$root" || return
+  if [ -f "$lock" ]; then
+    pip_install --require-hashes --requirement "$lock" && pip_install --no-deps --no-build-isolation --editable .
+  else
+    pip_install --constraint "constraints/jax-$jax.txt" --editable ".${extra:+[$extra]}"
+  fi
+}
+
+pip_install() {
+  "$folder/bin/python" -I -m pip install --disable-pip-version-check --no-input --progress-bar off "$@"
 }
 
 find_python() {

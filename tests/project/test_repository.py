@@ -72,7 +72,8 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    "script", ["scripts/jaxcheck", "scripts/test", "scripts/bench", "scripts/docs", "scripts/faults", ".ci/run"]
+    "script",
+    ["scripts/jaxcheck", "scripts/test", "scripts/bench", "scripts/docs", "scripts/faults", "scripts/lock", ".ci/run"],
 )
 def test_scripts_are_executable_and_say_what_runs_them(script: str) -> None:
     path = ROOT / script
@@ -88,6 +89,20 @@ def test_lower_bounds_admit_every_supported_environment(jax: str) -> None:
     assert str(pinned["jax"]) == str(pinned["jaxlib"]) == jax
     for name, requirement in wanted.items():
         assert requirement.specifier.contains(pinned[_normal(name)]), requirement
+
+
+@pytest.mark.parametrize(
+    ("jax", "extras"), [(jax, ("test", "dev") if jax == "0.11.2" else ("test",)) for jax in SUPPORTED]
+)
+def test_locks_have_hashes_of_all_that_the_constraints_pin(jax: str, extras: tuple[str, ...]) -> None:
+    """What does not hold here, `scripts/lock` mends."""
+    text = (ROOT / f"constraints/lock-{extras[-1]}-{jax}.txt").read_text().replace("\\\n", "")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert all("--hash=sha256:" in line for line in lines)
+    here = {_normal(line.partition("==")[0]): line.split()[0] for line in lines if "; os_name == 'nt'" not in line}
+    versions = {name: Version(pin.partition("==")[2]) for name, pin in here.items()}
+    assert versions.items() <= pins(jax).items()
+    assert {_normal(name) for name in requirements(*extras)} - {"jaxcheck"} <= set(here)
 
 
 def test_lower_bounds_have_no_upper_ones() -> None:

@@ -158,6 +158,15 @@ def test_best_python_present_is_taken_with_its_jax(clone: Clone, present: list[s
     assert (clone.root / f"constraints/jax-{jax}.txt").is_file()
 
 
+def test_tools_are_installed_from_the_lock_by_hash(clone: Clone) -> None:
+    clone.add_python("3.12")
+    script = f". '{clone.root}/scripts/lib/environment.sh'; ensure \"$root/.venv\" dev 3.12:0.11.2"
+    assert clone.run("sh", "-c", f"root='{clone.root}'; {script}")[0] == 0
+    _, locked, project = clone.calls
+    assert "--require-hashes --requirement constraints/lock-dev-0.11.2.txt" in locked
+    assert "--no-deps --no-build-isolation --editable ." in project
+
+
 def test_shim_of_an_unselected_version_leads_to_pyenv_versions(clone: Clone) -> None:
     """The shim has the right name and does not run; HOME and PYENV_ROOT do not say where pyenv is."""
     pyenv = clone.elsewhere / "pyenv"
