@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -222,6 +223,25 @@ def test_report_has_what_the_contract_promises(project: Project) -> None:
     assert json.loads((project.folder / ".jaxcheck" / "run.json").read_text())["results"] == report["results"]
     assert "third::one[eager]" in done.out
     assert "recipes.yaml:2:24" in done.out
+
+
+def timeless(report: Any) -> Any:
+    """A report without what is measured by a clock."""
+    if isinstance(report, dict):
+        kept = {key: value for key, value in report.items() if "seconds" not in key and key != "started"}
+        return {key: timeless(value) for key, value in kept.items()}
+    return [timeless(each) for each in report] if isinstance(report, list) else report
+
+
+def test_the_same_run_gives_the_same_report_but_for_times(project: Project) -> None:
+    chatty = 'chatty: {kernel: "kernels:chatty", cases: {a: {args: {x: 1.0}}}}'
+    draw = 'draw: {kernel: "kernels:draw", cases: {a: {args: {key: {$key: {seed: 1}}}}}}'
+    with_recipes(project, DOUBLE, chatty, THIRD, draw).bless()
+    project.write("kernels.py", KERNELS.replace("x / 3", "x / 3.1"))
+    first, second = (project.run("--no-cache", "-j", jobs)[1] for jobs in ("1", "2"))
+    assert statuses(first)["third::one[jit]"] == "fail"
+    assert first.pop("command") != second.pop("command")
+    assert timeless(first) == timeless(second)
 
 
 def test_streams(project: Project) -> None:

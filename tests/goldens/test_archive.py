@@ -51,6 +51,7 @@ def test_numpy_reads_the_file_without_pickle(file: Path) -> None:
         assert json.loads(str(read["__meta__"])) == FIXED_META
 
 
+@pytest.mark.needs_jax  # not for jax: so that it runs under every supported Python
 def test_the_same_content_gives_the_same_bytes_everywhere(file: Path) -> None:
     assert hashlib.sha256(file.read_bytes()).hexdigest() == FIXED_BYTES
 
