@@ -176,9 +176,13 @@ def sentence(bisection: Bisection, answers: Sequence[BisectAnswer]) -> str:
     one = answers[0]
     names = _names(answers)
     if one.kind == "golden":
-        became, last = f"{_is(answers)} {one.after} by the golden first in", f"the last that is {one.before}"
+        became, last = (
+            f"{_is(answers)} {line(one.after)} by the golden first in",
+            f"the last that is {line(one.before)}",
+        )
     else:
-        became, last = SAID[one.kind, one.after]
+        otherwise = (f"became {line(one.after)} first in", f"the last that is {line(one.before)}")
+        became, last = SAID.get((one.kind, one.after), otherwise)
     package = line(bisection.package)
     if one.state == "found":
         return f"{names} {became} {package} {one.first_bad} ({one.last_good} is {last}), confirmed on both neighbours"
