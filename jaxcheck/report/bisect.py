@@ -175,14 +175,11 @@ def sentence(bisection: Bisection, answers: Sequence[BisectAnswer]) -> str:
     """`f::a[jit] moved first in jax 0.12.0 (0.11.2 is the last that gives the old bits), confirmed on ...`."""
     one = answers[0]
     names = _names(answers)
+    before, after = line(one.before), line(one.after)
     if one.kind == "golden":
-        became, last = (
-            f"{_is(answers)} {line(one.after)} by the golden first in",
-            f"the last that is {line(one.before)}",
-        )
+        became, last = f"{_is(answers)} {after} by the golden first in", f"the last that is {before}"
     else:
-        otherwise = (f"became {line(one.after)} first in", f"the last that is {line(one.before)}")
-        became, last = SAID.get((one.kind, one.after), otherwise)
+        became, last = SAID.get((one.kind, one.after), (f"became {after} first in", f"the last that is {before}"))
     package = line(bisection.package)
     if one.state == "found":
         return f"{names} {became} {package} {one.first_bad} ({one.last_good} is {last}), confirmed on both neighbours"
