@@ -304,7 +304,7 @@ def reject(
     """
     from jaxcheck.errors import GoldenError, NothingVerified
     from jaxcheck.execution.bless import forget
-    from jaxcheck.registry.select import selected_recipes, wants
+    from jaxcheck.registry.select import selected_recipes, wants_case
 
     project = opt.open_project(registry, None, state, False)
     store = candidates_of(project)
@@ -320,9 +320,7 @@ def reject(
         if golden is None:
             continue
         with golden:
-            cases = [
-                case for case in golden.cases if any(wants(selection, recipe, case, mode) for mode in recipe.modes)
-            ]
+            cases = [case for case in golden.cases if wants_case(selection, recipe, case)]
         dropped += forget(store, recipe.name, cases)
     if not dropped:
         raise NothingVerified("no candidate is selected: the last run left none", hint="jaxcheck run")

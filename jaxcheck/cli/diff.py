@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +13,7 @@ from jaxcheck.cli import options as opt
 if TYPE_CHECKING:
     from jaxcheck.cli.options import Project
     from jaxcheck.execution.changes import CaseChange
-    from jaxcheck.goldens.golden import Golden
-    from jaxcheck.goldens.store import GoldenStore
-    from jaxcheck.registry.model import Recipe
+    from jaxcheck.execution.revisions import Pair
     from jaxcheck.registry.select import Selection
 
 Names = Annotated[
@@ -59,16 +57,16 @@ def diff(
     else:
         project = opt.open_project(registry, goldens, state, shipped)
         changes = of_revision(project, names, tag, k, rev) if rev else of_candidates(project, names, tag, k)
-    shown = 0
+    compared = differing = 0
     for change in changes:
+        compared, differing = compared + 1, differing + change.differs
         if change.differs or not rev:
             print("\n".join(change_lines(change)))
-            shown += change.differs or not files
-    if not shown and not files and not rev:
+    if not compared and not files and not rev:
         raise NothingVerified("no candidate is selected: the last run left none", hint="jaxcheck run")
-    if not shown:
+    if not differing:
         print(f"no golden differs{f' from {rev}' if rev else ''}")
-    raise typer.Exit(int(Exit.FAILED if shown else Exit.PASSED))
+    raise typer.Exit(int(Exit.FAILED if differing else Exit.PASSED))
 
 
 def of_candidates(
@@ -76,7 +74,8 @@ def of_candidates(
 ) -> Iterator[CaseChange]:
     """What the last run left, against the goldens."""
     from jaxcheck.cli.bless import candidates_of
-    from jaxcheck.registry.select import selected_recipes
+    from jaxcheck.execution.changes import candidate_change
+    from jaxcheck.registry.select import selected_recipes, wants_case
 
     candidates, selection = candidates_of(project), opt.selection_of(names, tag, k)
     for recipe in selected_recipes(project.registry, selection):
@@ -84,47 +83,59 @@ def of_candidates(
         if candidate is None:
             continue
         with candidate:
-            for case in candidate.cases:
-                if wanted(selection, recipe, case):
-                    yield candidate_change(recipe, case, project.goldens, candidate)
-
-
-def candidate_change(recipe: Recipe, case: str, goldens: GoldenStore, candidate: Golden) -> CaseChange:
-    """From the golden that is in use where the candidate was made."""
-    from contextlib import nullcontext
-
-    from jaxcheck.execution.changes import change_of
-
-    made = candidate.summary(case).blessing.environment.get("backend", "cpu")
-    golden = goldens.load(recipe.name, str(made))
-    with golden or nullcontext():
-        return change_of(case, golden, candidate, recipe)
+            cases = candidate.cases
+        for case in cases:
+            if wants_case(selection, recipe, case):
+                yield candidate_change(recipe, case, candidates, project.goldens)
 
 
 def of_revision(
     project: Project, names: list[str] | None, tag: list[str] | None, k: str | None, rev: str
 ) -> Iterator[CaseChange]:
-    """Every selected case of a golden that is another file than at the revision."""
+    """Every selected case of a golden that is another file than at the revision; all of them, also of what no recipe
+    owns any more, where nothing is selected."""
     from jaxcheck.execution.changes import change_of
-    from jaxcheck.execution.revisions import changed_since
+    from jaxcheck.execution.revisions import Revisions
+    from jaxcheck.registry.select import wants_case
+
+    recipes, revisions = project.registry.recipes, Revisions(project.goldens.folder, rev)
+    given: Sequence[str | None] = names or ([None] if tag or k else [])
+    asked = [_asked(project, name, tag, k, revisions.names) for name in given]
+
+    def wanted(pair: Pair, case: str) -> bool:
+        owner = recipes.get(pair.recipe)
+        return owner is not None and any(
+            pair.name in files and wants_case(selection, owner, case) for selection, files in asked
+        )
+
+    for pair in revisions.changed():
+        for case in pair.cases:
+            if not asked or wanted(pair, case):
+                yield change_of(case, pair.old, pair.new, recipes.get(pair.recipe))
+
+
+def _asked(
+    project: Project, name: str | None, tag: list[str] | None, k: str | None, present: Collection[str]
+) -> tuple[Selection, set[str]]:
+    """(the checks that a name means, the golden files that it means, of those that there are at either end)."""
+    from jaxcheck.errors import UsageError
+    from jaxcheck.goldens.store import backend_stem, file_stem
     from jaxcheck.registry.select import selected_recipes
 
-    plain, files = [], dict[str, set[str]]()
-    for name in names or ():
-        recipe, backend = opt.golden_name(name, project.registry.recipes)
-        plain.append(recipe)
-        if backend:
-            files.setdefault(recipe, set()).add(project.goldens.path(recipe, backend).name)
-    selection = opt.selection_of(plain, tag, k)
-    selected = {recipe.name for recipe in selected_recipes(project.registry, selection)}
-    everything = not (names or tag or k)  # also what no recipe owns any more
-    for pair in changed_since(project.goldens.folder, rev):
-        if not (everything or pair.recipe in selected) or pair.name not in files.get(pair.recipe, {pair.name}):
-            continue
-        owner = project.registry.recipes.get(pair.recipe)
-        for case in pair.cases:
-            if everything or (owner is not None and wanted(selection, owner, case)):
-                yield change_of(case, pair.old, pair.new, owner)
+    plain, backend = opt.golden_name(name, project.registry.recipes) if name else (None, None)
+    selection = opt.selection_of([plain] if plain else None, tag, k)
+    owners = selected_recipes(project.registry, selection)
+    if backend is None:
+        stems = {file_stem(recipe.name) for recipe in owners}
+        return selection, {file for file in present if file.removesuffix(".npz").partition("@")[0] in stems}
+    files = {project.goldens.path(recipe.name, backend).name for recipe in owners} & set(present)
+    if owners and not files:
+        others = sorted({found for file in present if (found := backend_stem(file)) is not None})
+        raise UsageError(
+            f"{name}: no backend {backend!r} has a golden of its own of that recipe, at either end",
+            hint=f"backends with goldens of their own: {', '.join(others) or 'none'}",
+        )
+    return selection, files
 
 
 def of_files(old: Path, new: Path) -> Iterator[CaseChange]:
@@ -134,10 +145,3 @@ def of_files(old: Path, new: Path) -> Iterator[CaseChange]:
     with Golden.open(old) as before, Golden.open(new) as after:
         for case in sorted({*before.cases, *after.cases}):
             yield change_of(case, before, after)
-
-
-def wanted(selection: Selection, recipe: Recipe, case: str) -> bool:
-    """A case is compared as a whole: one selected mode selects it."""
-    from jaxcheck.registry.select import wants
-
-    return any(wants(selection, recipe, case, mode) for mode in recipe.modes)

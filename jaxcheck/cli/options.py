@@ -149,11 +149,13 @@ def goldens_folder(registry: Registry, goldens: Path | None) -> Path:
 
 
 def golden_name(text: str, recipes: Collection[str]) -> tuple[str, str | None]:
-    """(recipe, backend) of `NAME`, or of `NAME@gpu` for a backend's own golden; a recipe's name may have an @, too."""
-    if text in recipes or "@" not in text:
+    """(name, backend) of a recipe or check, with `@gpu` behind the recipe for a backend's own golden:
+    `NAME@gpu::CASE`. A recipe's name, and a case's, may have an @, too."""
+    name, separator, rest = text.partition("::")
+    if name in recipes or "@" not in name:
         return text, None
-    recipe, _, backend = text.rpartition("@")
-    return recipe, backend
+    recipe, _, backend = name.rpartition("@")
+    return recipe + separator + rest, backend
 
 
 def selection_of(

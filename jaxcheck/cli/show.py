@@ -64,8 +64,8 @@ def opened(
     if name.endswith(".npz"):
         return Golden.open(Path(name)), ""
     read = opt.open_registry(registry, shipped)
-    named, _, case = name.partition("::")
-    recipe, own = opt.golden_name(named, read.recipes)
+    named, own = opt.golden_name(name, read.recipes)
+    recipe, _, case = named.partition("::")
     golden = GoldenStore(opt.goldens_folder(read, goldens)).load(recipe, own or backend)
     if golden is None:
         known = "" if recipe in read.recipes else " (and the registry has no such recipe)"

@@ -21,7 +21,7 @@ from jaxcheck.execution.truth import Known
 from jaxcheck.goldens.golden import Blessing, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import GRADIENT, Registry
-from jaxcheck.registry.select import Selection, selected_recipes, wants
+from jaxcheck.registry.select import Selection, selected_recipes, wants_case
 from jaxcheck.results import CheckResult, LeafResult, Run, Status
 
 Action = Literal["bless", "drop", "keep", "refuse"]
@@ -339,7 +339,17 @@ def fresh_run(run: Run | None, registry: Registry, selection: Selection, backend
         complete = [set(recipe.modes) <= modes for modes in known]
         if not cases or not all(complete) or not set(recipe.cases) <= set(cases):
             return None
-    chosen = [r for r in run.results if _selected(registry, selection, recipes, r)]
+    return selected_results(run, registry, selection)
+
+
+def selected_results(run: Run, registry: Registry, selection: Selection) -> Run:
+    """The run, cut to the selected cases."""
+    recipes = {recipe.name: recipe for recipe in selected_recipes(registry, selection)}
+    chosen = [
+        result
+        for result in run.results
+        if (recipe := recipes.get(result.recipe)) is not None and wants_case(selection, recipe, result.case)
+    ]
     return run.model_copy(update={"results": tuple(chosen)})
 
 
@@ -353,14 +363,6 @@ def changed_since(run: Run, registry: Registry) -> str:
     if other:
         return f"{', '.join(os.path.basename(path) for path in other)} changed since"
     return "" if _same_packages(run) else "it was run with other packages"
-
-
-def _selected(registry: Registry, selection: Selection, recipes: Sequence[object], result: CheckResult) -> bool:
-    """A case is blessed as a whole: one selected mode selects it."""
-    recipe = registry.recipes.get(result.recipe)
-    if recipe is None or recipe not in recipes:
-        return False
-    return any(wants(selection, recipe, result.case, mode) for mode in recipe.modes)
 
 
 def _same_packages(run: Run) -> bool:

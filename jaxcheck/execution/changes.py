@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from jaxcheck.execution.saved import Rules as StoredRules
 from jaxcheck.execution.verdicts import judged
 from jaxcheck.goldens.golden import Blessing, CaseSummary, Golden, GoldenCase
 from jaxcheck.goldens.leaf import Tree
-from jaxcheck.registry.model import GRADIENT, Tolerance
+from jaxcheck.goldens.store import GoldenStore
+from jaxcheck.registry.model import GRADIENT, Recipe, Tolerance
 from jaxcheck.results import LeafResult
 
 
@@ -34,6 +36,16 @@ class CaseChange:
         return absent or bool(self.remarks) or any(leaf.moved for leaf in self.leaves)
 
 
+def candidate_change(recipe: Recipe, case: str, candidates: GoldenStore, goldens: GoldenStore) -> CaseChange:
+    """From the golden that is in use where the candidate was made."""
+    candidate = candidates.load(recipe.name)
+    assert candidate is not None
+    with candidate:
+        made = str(candidate.summary(case).blessing.environment.get("backend", "cpu"))
+        with goldens.load(recipe.name, made) or contextlib.nullcontext() as golden:
+            return change_of(case, golden, candidate, recipe)
+
+
 def change_of(case: str, old: Golden | None, new: Golden | None, rules: Rules | None = None) -> CaseChange:
     """The case, from the old golden to the new one; at least one of them has it.
 
@@ -44,7 +56,8 @@ def change_of(case: str, old: Golden | None, new: Golden | None, rules: Rules | 
     recipe = new.recipe if new else old.recipe if old else ""
     if old is None or new is None or before is None or after is None:
         return CaseChange(recipe, case, before.blessing if before else None, after.blessing if after else None)
-    remarks = list(_remarks(old.summary(case), new.summary(case), before, after))
+    said, says = old.summary(case), new.summary(case)
+    remarks = list(_remarks(said, says, before, after))
     leaves: list[LeafResult] = []
     used = rules or stored_rules(before, after)
     comparison = Comparison(used, str(after.blessing.environment.get("backend", "cpu")), after.inputs)
@@ -53,6 +66,9 @@ def change_of(case: str, old: Golden | None, new: Golden | None, rules: Rules | 
         told = {leaf.reason for leaf in compared}
         remarks += [f.message for f in findings if not any(reason and f.message.endswith(reason) for reason in told)]
         leaves += judged(compared, _yardstick(before, after), expected, actual, used)
+    silent = not remarks and not any(leaf.moved for leaf in leaves)
+    if silent and _is_blessed(after) and said.digest != says.digest:  # nothing that differs is passed over
+        remarks.append("its content has another digest")
     return CaseChange(recipe, case, before.blessing, after.blessing, tuple(remarks), tuple(leaves))
 
 
@@ -92,10 +108,12 @@ def _remarks(said: CaseSummary, says: CaseSummary, old: GoldenCase, new: GoldenC
         yield f"golden: {said.contract} -> {says.contract}"
     if old.gradients is None and new.gradients is not None:
         yield "new: the golden holds no gradients yet"
+    if old.gradients is not None and new.gradients is None:
+        yield "gone: it holds no gradients any more"
     yield from _input_remarks(old, new)
     yield from _tolerance_remarks(old, new)
-    if old.truth and new.truth and old.truth != new.truth:
-        yield f"the truth changed: {', '.join(_other_leaves(old.truth, new.truth)) or 'its structure'}"
+    if _is_blessed(new):
+        yield from _kept_remarks(old, new)
     if said.program != says.program:
         yield "the exported program is another"
     if said.hash != says.hash:
@@ -103,8 +121,8 @@ def _remarks(said: CaseSummary, says: CaseSummary, old: GoldenCase, new: GoldenC
 
 
 def _input_remarks(old: GoldenCase, new: GoldenCase) -> Iterator[str]:
-    if other := _other_leaves(old.inputs, new.inputs):
-        yield f"other inputs: {', '.join(other)}"
+    if old.inputs != new.inputs:
+        yield f"other inputs: {', '.join(_other_leaves(old.inputs, new.inputs)) or 'their structure'}"
     for name in sorted(old.statics.keys() | new.statics.keys()):
         if old.statics.get(name) != new.statics.get(name):
             yield f"{name}: {old.statics.get(name)!r} -> {new.statics.get(name)!r}"
@@ -124,6 +142,24 @@ def _tolerance_remarks(old: GoldenCase, new: GoldenCase) -> Iterator[str]:
         looser = now["rtol"] > was["rtol"] or now["atol"] > was["atol"]
         change = f"rtol {was['rtol']:g} -> {now['rtol']:g}, atol {was['atol']:g} -> {now['atol']:g}"
         yield f"the tolerance of {path} was {'loosened' if looser else 'tightened'}: {change} ({now['source']})"
+
+
+def _is_blessed(case: GoldenCase) -> bool:
+    """A candidate was blessed by nobody yet, and holds neither truth nor noise floor."""
+    return bool(case.blessing.when)
+
+
+def _kept_remarks(old: GoldenCase, new: GoldenCase) -> Iterator[str]:
+    """What goldens keep beside the numbers."""
+    if old.truth and new.truth and old.truth != new.truth:
+        yield f"the truth changed: {', '.join(_other_leaves(old.truth, new.truth)) or 'its structure'}"
+    elif old.truth != new.truth:
+        yield "new: the truth" if new.truth else "gone: the truth"
+    for path in sorted(old.tolerance.keys() ^ new.tolerance.keys()):
+        yield f"{'new' if path in new.tolerance else 'gone'}: the tolerance of {path}"
+    other = [name for name in sorted(old.extra.keys() | new.extra.keys()) if old.extra.get(name) != new.extra.get(name)]
+    if other:
+        yield f"kept beside the numbers, and changed: {', '.join(other)}"
 
 
 def _kind(case: GoldenCase) -> str:

@@ -17,13 +17,14 @@ from jaxcheck.execution.bless import (
     forget,
     held_back,
     promote,
+    selected_results,
 )
-from jaxcheck.execution.changes import CaseChange, change_of
+from jaxcheck.execution.changes import CaseChange, candidate_change
 from jaxcheck.execution.truth import Known
 from jaxcheck.goldens.golden import Blessing
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Registry
-from jaxcheck.registry.select import Selection, selected_recipes, wants
+from jaxcheck.registry.select import Selection
 from jaxcheck.results import Run
 
 
@@ -63,23 +64,12 @@ def items_of(
         decision = whole(run, registry, facts, decide(facts, everything=False, allowed=allowed))
         orphan = facts.orphan and _holds(goldens, facts, backend)  # else it was dropped since
         if decision.action != "keep" and (facts.candidate or orphan):
-            change = _change(registry, facts, candidates, goldens) if facts.candidate else None
+            recipe = registry.recipes[facts.recipe]
+            change = candidate_change(recipe, facts.case, candidates, goldens) if facts.candidate else None
             items.append(Item(facts, decision, change))
     if not items:
         raise NothingVerified("nothing waits for a review: no candidate of the last run is selected", "jaxcheck run")
     return items
-
-
-def selected_results(run: Run, registry: Registry, selection: Selection) -> Run:
-    """The run, cut to the selected cases: one selected mode selects a case."""
-    recipes = {recipe.name: recipe for recipe in selected_recipes(registry, selection)}
-    chosen = [
-        result
-        for result in run.results
-        if (recipe := recipes.get(result.recipe)) is not None
-        and any(wants(selection, recipe, result.case, mode) for mode in recipe.modes)
-    ]
-    return run.model_copy(update={"results": tuple(chosen)})
 
 
 def whole(run: Run, registry: Registry, facts: CaseFacts, decision: Decision) -> Decision:
@@ -94,15 +84,6 @@ def whole(run: Run, registry: Registry, facts: CaseFacts, decision: Decision) ->
 def _holds(goldens: GoldenStore, facts: CaseFacts, backend: str) -> bool:
     with goldens.load(facts.recipe, backend) or contextlib.nullcontext() as golden:
         return golden is not None and facts.case in golden.cases
-
-
-def _change(registry: Registry, facts: CaseFacts, candidates: GoldenStore, goldens: GoldenStore) -> CaseChange:
-    candidate = candidates.load(facts.recipe)
-    assert candidate is not None
-    with candidate:
-        made = str(candidate.summary(facts.case).blessing.environment.get("backend", "cpu"))
-        with goldens.load(facts.recipe, made) or contextlib.nullcontext() as golden:
-            return change_of(facts.case, golden, candidate, registry.recipes[facts.recipe])
 
 
 def braked(items: list[Item], known: Mapping[tuple[str, str], Known], allowed: Collection[str]) -> list[Item]:

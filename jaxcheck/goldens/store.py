@@ -19,7 +19,7 @@ from jaxcheck.goldens.golden import Draft, Golden
 from jaxcheck.goldens.names import file_stem
 from jaxcheck.goldens.replacing import cannot_write, remove_leftovers, replacing
 
-__all__ = ["HISTORY", "GoldenStore", "Version", "file_stem"]
+__all__ = ["HISTORY", "GoldenStore", "Version", "backend_stem", "file_stem", "open_golden"]
 
 HISTORY = 5
 _SUFFIX = ".npz"
@@ -42,6 +42,12 @@ class GoldenStore:
         of_backend = "" if backend is None else f"@{file_stem(backend)}"
         return self.folder / f"{file_stem(recipe)}{of_backend}{_SUFFIX}"
 
+    def files(self, recipe: str) -> list[Path]:
+        """The recipe's golden, as far as there is one, and those that backends have of their own."""
+        general = self.path(recipe)
+        own = self.folder.glob(f"{file_stem(recipe)}@*{_SUFFIX}")
+        return [*([general] if os.path.exists(general) else []), *sorted(own)]
+
     def find(self, recipe: str, backend: str | None = None) -> Path | None:
         """The golden that a run on `backend` is compared with: its own, else the recipe's, else None."""
         own, general = self.path(recipe, backend), self.path(recipe)
@@ -50,7 +56,7 @@ class GoldenStore:
     def load(self, recipe: str, backend: str | None = None) -> Golden | None:
         """The golden that `find` finds; GoldenError where it cannot be trusted or is another recipe's."""
         path = self.find(recipe, backend)
-        return None if path is None else _open(path, recipe)
+        return None if path is None else open_golden(path, recipe)
 
     def save(self, recipe: str, cases: Mapping[str, GoldenCase], backend: str | None = None) -> bool:
         """Make `cases` the golden, all of it, as `update` does; a damaged file is replaced, too."""
@@ -173,7 +179,7 @@ class Version:
         """The golden, all of it verified; GoldenError where it is damaged, as it was kept or since."""
         if _file_digest(self.path) != self.address:
             raise DamagedError(f"{self.path} is not what was kept: its digest is another", f"rm {_quoted(self.path)}")
-        golden = _open(self.path, self.recipe)
+        golden = open_golden(self.path, self.recipe)
         try:
             golden.verify()
         except GoldenError:
@@ -198,7 +204,7 @@ def _quoted(path: Path) -> str:
 def _opened(path: Path, recipe: str, or_damaged: bool = False) -> Iterator[Golden | None]:
     """The golden to replace, or None where there is none, or, if that will do, where it is damaged."""
     try:
-        golden = _open(path, recipe) if os.path.exists(path) else None
+        golden = open_golden(path, recipe) if os.path.exists(path) else None
     except DamagedError:
         if not or_damaged:
             raise
@@ -216,7 +222,14 @@ def _is_sound(golden: Golden) -> bool:
     return True
 
 
-def _open(path: Path, recipe: str) -> Golden:
+def backend_stem(name: str) -> str | None:
+    """The backend in a golden's file name, as it is spelled there; None for the golden of every backend."""
+    _, at, backend = name.removesuffix(_SUFFIX).partition("@")
+    return backend if at else None
+
+
+def open_golden(path: Path, recipe: str) -> Golden:
+    """The golden at `path`; GoldenError where it cannot be trusted or is another recipe's."""
     golden = Golden.open(path)
     if golden.recipe != recipe:
         golden.close()
@@ -235,8 +248,8 @@ def _other_recipe(golden: Golden) -> GoldenError:
 
 def _own_path(golden: Golden) -> Path:
     """Where the golden of that recipe would be, for the same backend."""
-    _, at, backend = golden.path.name.partition("@")
-    return golden.path.with_name(file_stem(golden.recipe) + (at + backend if at else _SUFFIX))
+    backend = backend_stem(golden.path.name)
+    return golden.path.with_name(file_stem(golden.recipe) + ("" if backend is None else f"@{backend}") + _SUFFIX)
 
 
 def _with_old_blessing(old: Golden | None, name: str, case: GoldenCase) -> GoldenCase:

@@ -73,6 +73,11 @@ def wants(selection: Selection, recipe: Recipe, case: str, mode: str) -> bool:
     )
 
 
+def wants_case(selection: Selection, recipe: Recipe, case: str) -> bool:
+    """Whether the case is selected where it is taken as a whole, as a golden holds it: one selected mode selects it."""
+    return any(wants(selection, recipe, case, mode) for mode in recipe.modes)
+
+
 def unmatched_cases(selection: Selection, recipe: Recipe, case_names: Iterable[str]) -> list[str]:
     """The names that ask for a case which the recipe, now that its cases are known, does not have.
 
@@ -89,7 +94,7 @@ def unmatched_cases(selection: Selection, recipe: Recipe, case_names: Iterable[s
 
 def _may_have_check(selection: Selection, recipe: Recipe) -> bool:
     if recipe.inputs is None:
-        return any(wants(selection, recipe, case, mode) for case in recipe.cases for mode in recipe.modes)
+        return any(wants_case(selection, recipe, case) for case in recipe.cases)
     failed = selection.last_failed_ids
     return (
         _wants_recipe(selection, recipe)

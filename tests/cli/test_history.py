@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from jaxcheck.goldens.golden import Golden
+from jaxcheck.goldens.leaf import Tree
 from jaxcheck.goldens.store import GoldenStore
 from tests.goldens.samples import blessing, case, raising_case, rich_case, single, write_golden
 from tests.harness import Project, clean_environment
@@ -271,7 +274,6 @@ def test_diff_explains_what_changed_since_a_revision(committed: Project) -> None
     assert "other::a\n  new" in done.out
     assert "old::a" not in committed.jaxcheck("diff", "r", "--rev", "HEAD").out
     assert committed.jaxcheck("diff", "r::b", "--rev", "HEAD").code == 0
-    assert committed.jaxcheck("diff", "r@gpu", "--rev", "HEAD").code == 0
     assert committed.files() == before
     git(committed, "add", ".")
     git(committed, "commit", "-qm", "second")
@@ -288,6 +290,61 @@ def test_diff_says_what_git_does_not_know(committed: Project) -> None:
     done = committed.jaxcheck("diff", "--rev", "HEAD")
     assert done.code == 2, done
     assert "r.npz now is cut short" in done.err
+
+
+def test_diff_of_a_backend_s_own_golden(committed: Project, store: GoldenStore) -> None:
+    done = committed.jaxcheck("diff", "r@gpu", "--rev", "HEAD")
+    assert done.code == 2, "nothing was compared"
+    assert "no backend 'gpu' has a golden of its own" in done.err
+    store.save("r", {"a": case(1.0), "b": case(2.0)}, "gpu")
+    done = committed.jaxcheck("diff", "r@gpu::b", "--rev", "HEAD")
+    assert done.code == 1, done
+    assert done.out.splitlines()[0] == "r::b"
+    assert "r::a" not in done.out
+    done = committed.jaxcheck("diff", "r@cpu", "--rev", "HEAD")
+    assert done.code == 2, done
+    assert "goldens of their own: gpu" in done.err
+
+
+def test_what_git_cannot_give_is_not_taken_for_equal(committed: Project) -> None:
+    """Both ends are read through a filter that is not installed here, as those of git LFS may be."""
+    git(committed, "add", ".")
+    git(committed, "commit", "-qm", "second")
+    committed.write(".gitattributes", "goldens/*.npz filter=broken\n")
+    git(committed, "config", "filter.broken.smudge", "false")
+    git(committed, "config", "filter.broken.required", "true")
+    done = committed.jaxcheck("diff", "--rev", "HEAD~1..HEAD")
+    assert done.code == 2, done
+    assert "git cat-file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"gradients": None}, "gone: it holds no gradients"),
+        ({"truth": None}, "gone: the truth"),
+        ({"truth": single(np.array(9.0))}, "the truth changed: ."),
+        ({"tolerance": {}}, "gone: the tolerance of ."),
+        ({"extra": {"floor": {".": {"inputs": 0.5}}}}, "changed: floor"),
+        ({"inputs": Tree({"tuple": ["*"]}, case().inputs.leaves)}, "other inputs: their structure"),
+        ({"program_reason": "another"}, "another digest"),
+    ],
+)
+def test_whatever_two_goldens_hold_differently_is_told(project: Project, change: dict[str, Any], told: str) -> None:
+    """The content's digest says that they differ: so must `diff`."""
+    one = case(1.0, truth=single(np.array(2.0)), gradients=single(np.float32([1, 2, 3]), "['x']"))
+    for name, held in (("old.npz", one), ("new.npz", dataclasses.replace(one, **change))):
+        write_golden(project.folder / name, "r", a=held)
+    with Golden.open(project.folder / "old.npz") as old, Golden.open(project.folder / "new.npz") as new:
+        assert old.digest != new.digest
+    done = project.jaxcheck("diff", "old.npz", "new.npz")
+    assert (done.code, told in done.out) == (1, True), done
+
+
+def test_another_reason_is_no_difference(project: Project) -> None:
+    for name, why in (("old.npz", "one"), ("new.npz", "another")):
+        write_golden(project.folder / name, "r", a=case(1.0, blessing=blessing(why)))
+    assert project.jaxcheck("diff", "old.npz", "new.npz").code == 0
 
 
 def test_diff_of_two_files(project: Project) -> None:
