@@ -41,12 +41,12 @@ def compare(expected: Any, actual: Any, *, rtol: float, atol: float) -> Comparis
     """`actual` against `expected`: dicts, lists, tuples and None around arrays of any shape and dtype that
     `compare_arrays` takes (NumPy, JAX, ml_dtypes) or Python numbers.
 
-    Structure, dtypes and shapes must be equal. A floating or complex element is within if |actual - expected| <= atol +
+    Structure (a tuple is no list), dtypes and shapes must be equal. A floating or complex element is within if |actual - expected| <= atol +
     rtol * |expected|, computed in float64; integers and booleans are exact. NaN agrees with NaN, an infinity with
     itself. Raises TypeError for a leaf that is no array of numbers (a PRNG key: give its `jax.random.key_data`),
-    ValueError for a tolerance that is negative or not finite.
+    ValueError for a tolerance that is negative or not finite, and for two keys of one dict that are written alike.
     """
-    wanted, found = dict(_leaves("", expected)), dict(_leaves("", actual))
+    wanted, found = _by_path(expected), _by_path(actual)
     differences = [f"{path or '.'}: missing" for path in wanted if path not in found]
     differences += [f"{path or '.'}: not expected" for path in found if path not in wanted]
     leaves = []
@@ -85,21 +85,35 @@ def _words(leaf: Any) -> str:
     return str(leaf)
 
 
-def _leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """(key path as JAX writes it, array), in order; an empty container and None are leaves, told by what they are."""
-    if isinstance(tree, dict) and tree:
-        for key in tree:
-            yield from _leaves(f"{path}[{key!r}]", tree[key])
-    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        for field in tree._fields:
-            yield from _leaves(f"{path}.{field}", getattr(tree, field))
-    elif isinstance(tree, list | tuple) and tree:
-        for index, item in enumerate(tree):
-            yield from _leaves(f"{path}[{index}]", item)
-    elif tree is None or isinstance(tree, dict | list | tuple):
-        yield path, "None" if tree is None else f"an empty {type(tree).__name__}"
+def _by_path(tree: Any) -> dict[str, Any]:
+    """{key path as JAX writes it: array, or what kind of node is there}."""
+    found: dict[str, Any] = {}
+    for path, node in _nodes("", tree):
+        if path in found:
+            raise ValueError(f"two nodes have the path {path}: give the keys of that dict a repr of their own")
+        found[path] = node
+    return found
+
+
+def _nodes(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    """(path, array), in order; a container before what is in it and None are told by what they are."""
+    if tree is None:
+        yield path, "None"
+    elif isinstance(tree, dict | list | tuple):
+        yield path, f"{'a' if tree else 'an empty'} {type(tree).__name__}"
+        for step, child in _children(tree):
+            yield from _nodes(path + step, child)
     else:
         yield path, _array(path, tree)
+
+
+def _children(tree: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, dict):
+        yield from ((f"[{key!r}]", child) for key, child in tree.items())
+    elif hasattr(tree, "_fields"):
+        yield from ((f".{field}", getattr(tree, field)) for field in tree._fields)
+    else:
+        yield from ((f"[{index}]", child) for index, child in enumerate(tree))
 
 
 def _array(path: str, leaf: Any) -> Array:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +88,27 @@ def test_compare_names_what_is_not_alike(actual: object, difference: str) -> Non
     assert [text for text in found.differences if text.startswith(difference)]
     with pytest.raises(TypeError, match="no array of numbers"):
         jaxcheck.compare("a", "a", rtol=0.0, atol=0.0)
+
+
+def test_compare_sees_structure_as_jax_does() -> None:
+    """Trees of one leaf each, some with the same key paths."""
+    import jax
+
+    Point, Other = namedtuple("Point", "x"), namedtuple("Other", "x")
+    one = np.float32(1)
+    trees = [one, [one], (one,), {0: one}, {"0": one}, Point(one), Other(one), [one, []], [one, ()], [one, {}], [[one]]]
+    for expected, actual in itertools.product(trees, trees):
+        same = jax.tree.structure(expected) == jax.tree.structure(actual)
+        assert bool(jaxcheck.compare(expected, actual, rtol=0.0, atol=0.0)) == same, (expected, actual)
+
+
+def test_compare_overlooks_no_leaf_whose_key_is_written_as_another_s() -> None:
+    class Key:
+        def __repr__(self) -> str:
+            return "key"
+
+    with pytest.raises(ValueError, match=r"two nodes have the path \[key\]"):
+        jaxcheck.compare({Key(): 1.0, Key(): 2.0}, {Key(): 1.0, Key(): 3.0}, rtol=0.0, atol=0.0)
 
 
 @pytest.fixture(scope="module")
