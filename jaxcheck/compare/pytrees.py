@@ -41,10 +41,11 @@ def compare(expected: Any, actual: Any, *, rtol: float, atol: float) -> Comparis
     """`actual` against `expected`: dicts, lists, tuples and None around arrays of any shape and dtype that
     `compare_arrays` takes (NumPy, JAX, ml_dtypes) or Python numbers.
 
-    Structure (a tuple is no list), dtypes and shapes must be equal. A floating or complex element is within if |actual - expected| <= atol +
-    rtol * |expected|, computed in float64; integers and booleans are exact. NaN agrees with NaN, an infinity with
-    itself. Raises TypeError for a leaf that is no array of numbers (a PRNG key: give its `jax.random.key_data`),
-    ValueError for a tolerance that is negative or not finite, and for two keys of one dict that are written alike.
+    Structure (a tuple is no list), dtypes and shapes must be equal. A floating or complex element is within if
+    |actual - expected| <= atol + rtol * |expected|, computed in float64; integers and booleans are exact. NaN agrees
+    with NaN, an infinity with itself. Raises TypeError for a leaf that is no array of numbers (a PRNG key: give its
+    `jax.random.key_data`), ValueError for a tolerance that is negative or not finite, and for two keys of one dict that
+    are written alike.
     """
     wanted, found = _by_path(expected), _by_path(actual)
     differences = [f"{path or '.'}: missing" for path in wanted if path not in found]

@@ -10,6 +10,7 @@ from typing import Any
 from jaxcheck.errors import UsageError
 from jaxcheck.execution.process import Death, Launch, Needs
 from jaxcheck.execution.session import Session
+from jaxcheck.goldens.replacing import replacing
 from jaxcheck.registry.compose import Sketch, registry_text
 from jaxcheck.registry.load import load_registry
 from jaxcheck.registry.model import Registry
@@ -68,7 +69,8 @@ def write_registry(sketches: Sequence[Sketch], path: Path) -> tuple[Registry, di
     text, to_edit = registry_text(sketches)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
+        with replacing(path) as file:  # with --force there is a registry that may be lost
+            file.write(text.encode())
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="--registry FILE") from error
     return load_registry(path), to_edit
@@ -83,11 +85,14 @@ def tell_git(folder: Path) -> list[str]:
 
 
 def _add_lines(folder: Path) -> list[str]:
+    """Behind what is there, whose encoding and line ends are the user's."""
     changed = []
     for name, line in GIT_LINES.items():
-        file = folder / name
-        text = file.read_text() if file.exists() else ""
-        if line not in text.splitlines():
-            file.write_text(f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{line}\n")
-            changed.append(name)
+        with open(folder / name, "a+b") as file:
+            file.seek(0)
+            content = file.read()
+            if line.encode() not in content.splitlines():
+                end = b"\r\n" if b"\r\n" in content else b"\n"
+                file.write((b"" if not content or content.endswith(b"\n") else end) + line.encode() + end)
+                changed.append(name)
     return changed

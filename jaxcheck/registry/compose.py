@@ -63,13 +63,12 @@ def registry_text(sketches: Sequence[Sketch]) -> tuple[str, dict[str, int]]:
 
 
 def named(sketches: Sequence[Sketch]) -> dict[str, Sketch]:
-    """By the function's name with hyphens, with its module's before it where two have the same."""
-    short = [sketch.kernel.partition(":")[2] for sketch in sketches]
-    found = {}
-    for sketch, name in zip(sketches, short, strict=True):
-        whole = sketch.kernel.replace(":", ".") if short.count(name) > 1 else name
-        found[whole.replace("_", "-").strip("-")] = sketch
-    return found
+    """By the function's name with hyphens; the whole dotted name where two functions would have the same."""
+    short = [sketch.kernel.partition(":")[2].replace("_", "-").strip("-") for sketch in sketches]
+    return {
+        name if name and short.count(name) == 1 else sketch.kernel.replace(":", "."): sketch
+        for name, sketch in zip(short, sketches, strict=True)
+    }
 
 
 def _recipe(name: str, sketch: Sketch) -> Iterator[str]:

@@ -94,9 +94,9 @@ def test_compare_sees_structure_as_jax_does() -> None:
     """Trees of one leaf each, some with the same key paths."""
     import jax
 
-    Point, Other = namedtuple("Point", "x"), namedtuple("Other", "x")
+    point, other = namedtuple("Point", "x"), namedtuple("Other", "x")
     one = np.float32(1)
-    trees = [one, [one], (one,), {0: one}, {"0": one}, Point(one), Other(one), [one, []], [one, ()], [one, {}], [[one]]]
+    trees = [one, [one], (one,), {0: one}, {"0": one}, point(one), other(one), [one, []], [one, ()], [one, {}], [[one]]]
     for expected, actual in itertools.product(trees, trees):
         same = jax.tree.structure(expected) == jax.tree.structure(actual)
         assert bool(jaxcheck.compare(expected, actual, rtol=0.0, atol=0.0)) == same, (expected, actual)

@@ -11,6 +11,8 @@ import yaml
 from packaging.version import Version
 
 from jaxcheck.execution import examine
+from jaxcheck.execution.initial import tell_git
+from jaxcheck.registry.compose import Sketch, registry_text
 from tests.harness import Done, Project
 
 KERNELS = '''
@@ -65,6 +67,33 @@ def test_it_refuses_what_it_cannot_do(project: Project) -> None:
     assert done.code == 2
     assert "write mypkg.model:forward" in done.err
     assert list(project.files()) == ["recipes.yaml"]
+
+
+def test_no_function_loses_its_recipe_to_another_of_nearly_its_name() -> None:
+    kernels = ["m:f", "m:_f", "m:f_", "n:f", "m:g_h", "m:__", "m.n:g"]
+    recipes = yaml.safe_load(registry_text([Sketch(kernel) for kernel in kernels])[0])["recipes"]
+    assert [recipe["kernel"] for recipe in recipes.values()] == kernels
+    assert list(recipes) == ["m.f", "m._f", "m.f_", "n.f", "g-h", "m.__", "g"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, b".jaxcheck/\n"),
+        (b"*.log", b"*.log\n.jaxcheck/\n"),
+        (b"a\r\nb\r\n", b"a\r\nb\r\n.jaxcheck/\r\n"),
+        (b"caf\xe9\n", b"caf\xe9\n.jaxcheck/\n"),
+        (b".jaxcheck/\r\n", b".jaxcheck/\r\n"),
+    ],
+)
+def test_what_git_is_told_stands_behind_what_is_there(tmp_path: Path, before: bytes | None, after: bytes) -> None:
+    file = tmp_path / ".gitignore"
+    if before is not None:
+        file.write_bytes(before)
+    told = tell_git(tmp_path)
+    assert file.read_bytes() == after
+    assert (".gitignore" in told) == (before != after)
+    assert tell_git(tmp_path) == []
 
 
 @pytest.fixture(scope="module")
