@@ -42,8 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
     plugin = Plugin(config, _registry_file(config))
     config.pluginmanager.register(plugin, "jaxcheck-checks")
     given = config.args_source is pytest.Config.ArgsSource.ARGS
-    if (config.getoption("--jaxcheck") or not given) and not plugin.is_collected_by(config.args):
-        config.args.append(str(plugin.file))
+    if config.getoption("--jaxcheck") or not given:
+        if not plugin.is_collected_by(config.args):
+            config.args.append(str(plugin.file))
+        plugin.stop_where_passed_by(config.args)
 
 
 def _registry_file(config: pytest.Config) -> Path:
@@ -75,8 +77,25 @@ class Plugin:
 
     def is_collected_by(self, args: Sequence[str]) -> bool:
         """Whether one of pytest's arguments is the registry, something in it, or a folder around it."""
-        places = [Path(self.config.invocation_params.dir, arg.split("::")[0]) for arg in args]
-        return any(self.file == place or place in self.file.parents for place in map(_absolute, places))
+        return any(self.file == place or place in self.file.parents for place in self._places(args))
+
+    def stop_where_passed_by(self, args: Sequence[str]) -> None:
+        """pytest.UsageError where pytest does not descend to the registry: all would be green, and nothing checked.
+
+        An argument around it has the others in it forgotten.
+        """
+        patterns = self.config.getini("norecursedirs")
+        for place in self._places(args):
+            between = [folder for folder in self.file.parents if place in folder.parents]
+            closed = next((folder for folder in between if any(folder.match(name) for name in patterns)), None)
+            if closed:
+                raise pytest.UsageError(
+                    f"jaxcheck: pytest does not descend into {closed}, so that {self.file} would not be collected; "
+                    "name the file instead of a folder around it, or set norecursedirs in pytest's configuration"
+                )
+
+    def _places(self, args: Sequence[str]) -> list[Path]:
+        return [_absolute(Path(self.config.invocation_params.dir, arg.split("::")[0])) for arg in args]
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         if _absolute(file_path) != self.file:

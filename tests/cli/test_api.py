@@ -178,6 +178,21 @@ def test_pytest_selects_by_id_name_and_tag(project: Project) -> None:
     assert "jaxcheck init" in pytest_in(project, "--jaxcheck", "--jaxcheck-registry", "none.yaml").err
 
 
+@pytest.mark.parametrize(("where", "reached"), [("sub", True), ("build", False), ("a/.recipes/b", False)])
+def test_pytest_never_passes_the_registry_by(tmp_path: Path, where: str, reached: bool) -> None:
+    """It does not descend into every folder: nobody is told that all passed where the checks were not collected."""
+    project = Project(tmp_path)
+    project.write(f"{where}/recipes.yaml", REGISTRY)
+    project.write("test_own.py", "def test_own():\n    pass\n")
+    given = ("--jaxcheck", "--jaxcheck-registry", f"{where}/recipes.yaml", "--collect-only", "-qq")
+    done = pytest_in(project, *given)
+    assert done.out.count("::standard[jit]") == reached, done
+    assert (done.code == 0) == reached
+    assert ("does not descend into" in done.err) != reached
+    named = pytest_in(project, *given, "test_own.py")
+    assert (named.code, named.out.count("::standard[jit]"), named.out.count("::test_own")) == (0, 1, 1), named
+
+
 def test_the_plugin_is_the_entry_point() -> None:
     text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
     assert '[project.entry-points.pytest11]\njaxcheck = "jaxcheck.pytest_plugin"' in text
