@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from jaxcheck.errors import Fault, GoldenError
@@ -13,7 +14,7 @@ from jaxcheck.execution.run import launch_for, needs_of
 from jaxcheck.execution.session import Session
 from jaxcheck.execution.verdicts import floor_of, loosened
 from jaxcheck.goldens.golden import GoldenCase
-from jaxcheck.goldens.store import GoldenStore
+from jaxcheck.goldens.store import GoldenStore, backend_stem, open_golden
 from jaxcheck.registry.model import GRADIENT, OutputRule, Recipe, Registry
 from jaxcheck.registry.tolerance import output_rule
 
@@ -86,10 +87,13 @@ def _mentions(text: str, name: str) -> bool:
     return name in text or (module in text and function in text)
 
 
+Kind = Literal["missing", "stale", "other"]
+
+
 class Remark(NamedTuple):
     """Something about a golden; a run fails over what is `missing` or `stale`, named by recipe or `recipe::case`."""
 
-    kind: Literal["missing", "stale", "other"]
+    kind: Kind
     name: str
     text: str
 
@@ -104,45 +108,54 @@ def golden_remarks(registry: Registry, goldens: GoldenStore) -> tuple[list[Fault
     """The same, with what each remark is about."""
     faults: list[Fault] = []
     remarks: list[Remark] = []
+    owned: set[Path] = set()
     for recipe in registry.recipes.values():
-        try:
-            remarks += _remarks(recipe, goldens)
-        except GoldenError as error:
-            faults.append(recipe.position.fault(str(error), error.hint))
+        files = goldens.files(recipe.name)
+        owned.update(files)
+        if goldens.path(recipe.name) not in files:
+            remarks.append(Remark("missing", recipe.name, f"{recipe.name}: no golden yet (jaxcheck bless)"))
+        for path in files:
+            try:
+                remarks += _remarks(recipe, path)
+            except GoldenError as error:
+                faults.append(recipe.position.fault(str(error), error.hint))
     for name, paths in goldens.recipes().items():
         if name not in registry.recipes:
             text = f"{', '.join(path.name for path in paths)}: no recipe {name!r} in the registry"
             remarks.append(Remark("other", name, text))
-    of_recipes = {goldens.find(name) for name in registry.recipes}
     damaged = goldens.damaged().items()
-    remarks += [Remark("other", path.name, str(error)) for path, error in damaged if path not in of_recipes]
+    remarks += [Remark("other", path.name, str(error)) for path, error in damaged if path not in owned]
     return faults, remarks
 
 
-def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[Remark]:
-    golden = goldens.load(recipe.name)
-    if golden is None:
-        return [Remark("missing", recipe.name, f"{recipe.name}: no golden yet (jaxcheck bless)")]
-    remarks = []
-    with golden:
-        for case in golden.cases:
-            held, name = golden.case(case), f"{recipe.name}::{case}"
-            if recipe.inputs is None and case not in recipe.cases:
-                remarks.append(Remark("stale", name, f"{name}: in the golden, not in the registry"))
-            elif held.hash != recipe.case_hash(case):
-                remarks.append(Remark("stale", name, f"{name}: stale, the recipe changed since it was blessed"))
-            if held.gradients and GRADIENT not in recipe.modes:
-                text = "the golden holds gradients, and the recipe is not run in mode grad"
-                remarks.append(Remark("other", name, f"{name}: {text}"))
-            texts = [*tolerance_remarks(recipe, case, held), *loosened_remarks(recipe, held)]
-            remarks += [Remark("other", name, f"{name}: {text}") for text in texts]
-        absent = [f"{recipe.name}::{case}" for case in recipe.cases if case not in golden.cases]
-        remarks += [Remark("missing", name, f"{name}: not in the golden yet") for name in absent]
-        size = golden.path.stat().st_size
-    if size > LARGE_GOLDEN:
-        text = f"{golden.path.name} has {size >> 20} MiB: a smaller case, or a slice of it, serves as well"
+def _remarks(recipe: Recipe, path: Path) -> list[Remark]:
+    """Of one of a recipe's golden files, all of which is read; over a backend's own no run fails but that backend's."""
+    own = backend_stem(path.name)
+    with open_golden(path, recipe.name) as golden:
+        cases = {case: golden.case(case, program=True) for case in golden.cases}
+        found = [remark for case, held in cases.items() for remark in _case_remarks(recipe, case, held)]
+        found += [("missing", case, "not in the golden yet") for case in recipe.cases if case not in cases]
+    where = f" ({path.name})" if own else ""
+    names = {case: f"{recipe.name}::{case}" for _, case, _ in found}
+    remarks = [
+        Remark("other" if own else kind, names[case], f"{names[case]}{where}: {said}") for kind, case, said in found
+    ]
+    if (size := path.stat().st_size) > LARGE_GOLDEN:
+        text = f"{path.name} has {size >> 20} MiB: a smaller case, or a slice of it, serves as well"
         remarks.append(Remark("other", recipe.name, text))
     return remarks
+
+
+def _case_remarks(recipe: Recipe, case: str, held: GoldenCase) -> Iterator[tuple[Kind, str, str]]:
+    """(kind, case, text)"""
+    if recipe.inputs is None and case not in recipe.cases:
+        yield "stale", case, "in the golden, not in the registry"
+    elif held.hash != recipe.case_hash(case):
+        yield "stale", case, "stale, the recipe changed since it was blessed"
+    if held.gradients and GRADIENT not in recipe.modes:
+        yield "other", case, "the golden holds gradients, and the recipe is not run in mode grad"
+    yield from (("other", case, text) for text in tolerance_remarks(recipe, case, held))
+    yield from (("other", case, text) for text in loosened_remarks(recipe, held))
 
 
 def loosened_remarks(recipe: Recipe, golden: GoldenCase) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,33 @@ def test_show_says_what_is_wrong_with_a_damaged_file(project: Project) -> None:
     done = project.jaxcheck("show", "--textconv", "x.npz")
     assert done.code == 0, "git stops at a converter that fails"
     assert "cut short" in done.out
+
+
+# ------------------------------------------------------------------------------------------- check
+
+
+@pytest.mark.parametrize("backend", [None, "gpu"])
+@pytest.mark.parametrize("entry", ["a/out/..npy", "a/program.npy", ""])
+def test_check_reads_all_of_every_golden(project: Project, store: GoldenStore, backend: str | None, entry: str) -> None:
+    """One bit of an output or of the program is another, or the end is missing."""
+    for own in (None, "gpu"):
+        store.save("r", {"a": case(1.0, program=b"program"), "b": case(2.0)}, own)
+    store.save("other", {"a": case(1.0)})
+    done = project.jaxcheck("check", "--static")
+    assert done.code == 0, done
+    assert "r::a (r@gpu.npz): stale" in done.err
+    path = store.path("r", backend)
+    content = bytearray(path.read_bytes())
+    if entry:
+        with zipfile.ZipFile(path) as archive:
+            end = archive.getinfo(entry).header_offset + archive.getinfo(entry).compress_size
+        content[end] ^= 1
+    else:
+        del content[-30:]
+    path.write_bytes(content)
+    done = project.jaxcheck("check", "--static")
+    assert done.code == 2, done
+    assert path.name in done.err
 
 
 # ------------------------------------------------------------------------------------------- git
