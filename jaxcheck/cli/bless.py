@@ -208,12 +208,12 @@ def run_for_blessing(
     """The last run where it is fresh, so that the bytes that were looked at are blessed; else a new one."""
     from jaxcheck.cli.run import progress
     from jaxcheck.errors import NothingVerified
-    from jaxcheck.execution.bless import fresh_run
+    from jaxcheck.execution.bless import as_it_left_them, fresh_run
     from jaxcheck.execution.run import Options, execute
 
     if not everything:
         fresh = fresh_run(project.state.last_run(), project.registry, selection, workers.backend)
-        if fresh is not None and nothing_taken(project, fresh):
+        if fresh is not None and as_it_left_them(fresh, candidates_of(project), project.goldens):
             print("blessing the candidates of the last run (nothing has changed since)", file=sys.stderr)
             return fresh
     with progress(project.registry, selection) as report:
@@ -255,15 +255,6 @@ def truth_of(
     launch = replace(launch, compiled=str(workers.compiled) if isinstance(workers.compiled, Path) else None)
     with project.state.scratch() as scratch:
         return gather(project.registry, chosen, candidates_of(project), launch, scratch, workers.jobs, workers.spare)
-
-
-def nothing_taken(project: Project, run: Run) -> bool:
-    """Whether every candidate that the run left is still there: none was blessed or rejected since."""
-    from jaxcheck.execution.bless import facts_of
-
-    assert run.environment is not None
-    facts = facts_of(run, candidates_of(project), project.goldens, run.environment.backend)
-    return bool(facts) and all(fact.candidate or fact.orphan for fact in facts if fact.differs)
 
 
 def tell(run: Run, decisions: list[tuple[CaseFacts, Decision]], written: list[Path]) -> int:

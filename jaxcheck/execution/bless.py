@@ -7,6 +7,7 @@ import datetime
 import getpass
 import importlib.metadata
 import os
+import platform
 import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -342,6 +343,30 @@ def fresh_run(run: Run | None, registry: Registry, selection: Selection, backend
     return selected_results(run, registry, selection)
 
 
+def as_it_left_them(run: Run, candidates: GoldenStore, goldens: GoldenStore) -> bool:
+    """Whether every candidate that the run left is still there, none blessed or rejected since; and whether what passed
+    was compared with the goldens that are here now, none replaced, removed or of another folder."""
+    if run.environment is None:
+        return False
+    backend = run.environment.backend
+    facts = facts_of(run, candidates, goldens, backend)
+    recipes = {fact.recipe for fact in facts}
+    same = {name for name in recipes if run.golden_digests.get(name) == _digest_in_use(goldens, name, backend)}
+    return bool(facts) and all(fact.candidate or fact.orphan if fact.differs else fact.recipe in same for fact in facts)
+
+
+def _digest_in_use(goldens: GoldenStore, recipe: str, backend: str) -> str | None:
+    """As a run says it; None of a golden that is damaged."""
+    try:
+        golden = goldens.load(recipe, backend)
+    except GoldenError:
+        return None
+    if golden is None:
+        return ""
+    with golden:
+        return golden.digest
+
+
 def selected_results(run: Run, registry: Registry, selection: Selection) -> Run:
     """The run, cut to the selected cases."""
     recipes = {recipe.name: recipe for recipe in selected_recipes(registry, selection)}
@@ -366,16 +391,20 @@ def changed_since(run: Run, registry: Registry) -> str:
 
 
 def _same_packages(run: Run) -> bool:
+    """Of all that the run says it had."""
     environment = run.environment
-    if environment is None:
+    if environment is None or environment.python != platform.python_version():
         return False
-    for package, version in (("jax", environment.jax), ("jaxlib", environment.jaxlib), ("numpy", environment.numpy)):
-        try:
-            if importlib.metadata.version(package) != version:
-                return False
-        except importlib.metadata.PackageNotFoundError:
-            return False
-    return True
+    had: dict[str, str | None] = {**environment.packages, "jax": environment.jax, "jaxlib": environment.jaxlib}
+    had |= {"optax": environment.optax, "numpy": environment.numpy}
+    return all(_version(name) == version for name, version in had.items())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def bless_again(facts: CaseFacts, override: str) -> str:

@@ -82,11 +82,12 @@ class RecipeRun:
 
 @dataclass(frozen=True)
 class Conducted:
-    """What came of one recipe."""
+    """What came of one recipe; `golden` is the digest of the golden that it was compared with, if there was one."""
 
     results: tuple[CheckResult, ...]
     sources: Mapping[str, str]
     damaged: tuple[str, ...] = ()
+    golden: str = ""
 
 
 def conduct(work: Assignment, recipe: Recipe, session: Session) -> Conducted:
@@ -99,7 +100,8 @@ def conduct(work: Assignment, recipe: Recipe, session: Session) -> Conducted:
     finally:
         if run.golden is not None:
             run.golden.close()
-    return Conducted(tuple(results), {path: file_digest(path) for path in run.sources}, tuple(run.damaged))
+    sources = {path: file_digest(path) for path in run.sources}
+    return Conducted(tuple(results), sources, tuple(run.damaged), run.golden.digest if run.golden else "")
 
 
 def file_digest(path: str) -> str:

@@ -133,6 +133,7 @@ def execute(
         registry=registry.path,
         registry_digest=registry.digest,
         goldens=str(goldens.folder),
+        golden_digests={recipe.name: crew.done[recipe.name].golden for recipe in recipes if recipe.name in crew.done},
         backend=options.backend,
         shard=shard,
         sources={path: digest for one in done for path, digest in one.sources.items()},

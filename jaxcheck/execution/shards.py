@@ -105,6 +105,7 @@ def merged(named: Mapping[str, Run]) -> Run:
             "started": min(run.started for run in runs),
             "seconds": max(run.seconds for run in runs),
             "sources": _sources(parts),
+            "golden_digests": {name: digest for run in runs for name, digest in run.golden_digests.items()},
             "environment": plainest.environment,
             "not_verified": plainest.not_verified,
             "programs": _programs(runs),

@@ -316,10 +316,14 @@ class Document(Model):
 
 
 class Run(Document):
-    """One run of a registry: what was asked for, where, and what came of every check."""
+    """One run of a registry: what was asked for, where, and what came of every check.
+
+    `golden_digests` {recipe: digest of the golden that it was compared with}, an empty one where there was none to use.
+    """
 
     registry_digest: str = ""
     goldens: str = ""
+    golden_digests: dict[str, str] = Field(default_factory=dict)
     backend: str | None = None
     shard: Shard | None = None
     sources: dict[str, str] = Field(default_factory=dict)

@@ -39,11 +39,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page is out of date")
     check = parser.parse_args().check
-    old = [name for name, text in pages().items() if _text(FOLDER / name) != text]
-    for name in old:
+    old = {name: text for name, text in pages().items() if _text(FOLDER / name) != text}
+    for name, text in old.items():
         print(f"docs/reference/{name}: {'out of date, run scripts/docs' if check else 'written'}")
         if not check:
-            (FOLDER / name).write_text(pages()[name])
+            (FOLDER / name).write_text(text)
     return int(check and bool(old))
 
 

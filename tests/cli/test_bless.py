@@ -129,6 +129,34 @@ def test_the_bytes_of_the_last_run_are_blessed_unless_something_changed(blessed:
     assert "1.5 -> 1.25" in done.out
 
 
+def test_what_passed_is_not_kept_where_its_golden_is_not_the_one_it_was_compared_with(blessed: Project) -> None:
+    golden = blessed.folder / "goldens" / "shifted.npz"
+    before = golden.read_bytes()
+    assert blessed.run()[0].code == 0
+    golden.unlink()
+    done = blessed.bless()
+    assert "2 cases blessed, 1 kept" in done.out, done
+    assert golden.exists()
+    assert blessed.run()[0].code == 0
+    golden.write_bytes(before)
+    done = blessed.bless()
+    assert "candidates of the last run" in done.err, "it has the same content"
+    assert "0 cases blessed, 3 kept" in done.out
+    done = blessed.bless("--goldens", "elsewhere")
+    assert "3 cases blessed" in done.out, done
+    assert (blessed.folder / "elsewhere" / "other.npz").exists()
+
+
+def test_a_run_with_other_packages_is_not_blessed_as_it_is(blessed: Project) -> None:
+    file = blessed.folder / ".jaxcheck" / "run.json"
+    for name in ("optax", "python"):
+        assert blessed.run()[0].code == 0
+        said = json.loads(file.read_text())
+        said["environment"][name] = "0.0.1"
+        file.write_text(json.dumps(said))
+        assert "candidates of the last run" not in blessed.bless("other").err
+
+
 @pytest.mark.parametrize("options", [(), ("--reason", "  ")])
 def test_a_reason_is_required(blessed: Project, options: tuple[str, ...]) -> None:
     shift(blessed, 0.5)
