@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jaxcheck.cli import options as opt
+
+if TYPE_CHECKING:
+    from jaxcheck.results import CheckResult
+
+BROKEN = ("error", "crash", "timeout")
 
 
 def bench(
@@ -32,7 +37,6 @@ def bench(
     from jaxcheck.errors import Exit, NothingVerified
     from jaxcheck.execution.run import Options, execute
     from jaxcheck.report.lines import latency_lines, plain_text
-    from jaxcheck.results import Status
 
     project = opt.open_project(registry, goldens, state, shipped)
     project.state.prepare()
@@ -44,7 +48,15 @@ def bench(
     if not lines:
         raise NothingVerified("no check could be timed", hint="jaxcheck run")
     print("\n".join(lines))
-    broken = [result for result in run.results if result.status in (Status.ERROR, Status.CRASH, Status.TIMEOUT)]
-    for result in broken:
-        print(plain_text(f"not timed: {result.id}: {result.reason}"), file=sys.stderr)
-    raise typer.Exit(int(Exit.INTERRUPTED if run.interrupted else Exit.FAILED if broken else Exit.PASSED))
+    untimed = [result for result in run.results if _should_be_timed(result) and result.latency is None]
+    for result in untimed:
+        why = f"not timed: {result.reason}" if result.status in BROKEN else ", ".join(result.notes)
+        print(plain_text(f"{result.id}: {why}"), file=sys.stderr)
+    raise typer.Exit(int(Exit.INTERRUPTED if run.interrupted else Exit.FAILED if untimed else Exit.PASSED))
+
+
+def _should_be_timed(result: CheckResult) -> bool:
+    """What gives values, in a mode that is one call; and what is broken, whatever it would have given."""
+    from jaxcheck.execution.conduct import TIMED_MODES
+
+    return result.status in BROKEN or (result.mode in TIMED_MODES and not result.error and result.status != "skip")

@@ -165,12 +165,9 @@ def deliver(result: Run, output: list[Path], verbosity: int) -> None:
     from jaxcheck.report.console import render
     from jaxcheck.report.formats import write_report
     from jaxcheck.report.github import annotation_lines
-    from jaxcheck.report.lines import latency_lines
 
     for path in output:
         write_report(result, path)
-    for line in latency_lines(result.results):
-        print(line)
     Console(soft_wrap=False, highlight=False).print(render(result, verbosity))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in annotation_lines(result):

@@ -368,13 +368,18 @@ def _outcome(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Outcome:
     pairs = [(words, read_tree(one)[0], read_tree(other)[0]) for words, one, other in reply.get("pairs", ())]
     inputs = read_tree(reply["given"])[0] if "given" in reply else None
     timed = _latency(run, name, mode, view) if run.work.latency and reply["outcome"] == "value" else None
+    if isinstance(timed, str):
+        reply["notes"].append(f"not timed: {timed}")
+        timed = None
     return Outcome(mode, reply, None, outputs, reference, stdout, stderr, tuple(pairs), inputs, timed)
 
 
-def _latency(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Latency | None:
-    """The distribution of the calls' times, for modes that are one call; a kernel that dies over it has none."""
-    if mode not in TIMED_MODES or _prepare(run) is not None:
+def _latency(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Latency | str | None:
+    """The distribution of the calls' times, or why there is none; None for modes that are more than one call."""
+    if mode not in TIMED_MODES:
         return None
+    if (death := _prepare(run)) is not None:
+        return death.reason
     request = {
         "op": "latency",
         "recipe": run.recipe.name,
@@ -384,7 +389,9 @@ def _latency(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Latency 
     }
     reply = run.session.request({**request, "samples": run.work.latency}, run.timeout(name))
     run.session.output()
-    return None if isinstance(reply, Death) or "samples" not in reply else distribution(reply)
+    if isinstance(reply, Death):
+        return reply.reason
+    return distribution(reply) if "samples" in reply else str(reply["reason"])
 
 
 def _is_candidate(run: RecipeRun, view: GoldenView, results: list[CheckResult]) -> bool:

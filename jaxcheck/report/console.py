@@ -12,6 +12,7 @@ from rich.text import Text
 from jaxcheck.report import words
 from jaxcheck.report.failures import STYLES, failure_block, first_line, headline
 from jaxcheck.report.indent import Indented
+from jaxcheck.report.lines import latency_lines
 from jaxcheck.report.safe import line
 from jaxcheck.results import FAILURES, CheckResult, LeafResult, Run, Status
 
@@ -27,8 +28,9 @@ def render(run: Run, verbosity: int = 0) -> RenderableType:
     """
     failed = [result for result in run.results if result.status in FAILURES]
     if verbosity < 0:
-        return Group(*map(first_line, failed), _totals(run))
+        return Group(*map(first_line, failed), *_latencies(run), _totals(run))
     sections = [
+        _latencies(run),
         _failures(failed, verbosity),
         _checks(run) if verbosity else _recipes(run),
         _warnings(run),
@@ -41,6 +43,12 @@ def render(run: Run, verbosity: int = 0) -> RenderableType:
     ]
     parts = (list(section) for section in sections)
     return Group(*(Group(*part, Text()) for part in parts if part), _totals(run))
+
+
+def _latencies(run: Run) -> Iterator[RenderableType]:
+    """A table of plain lines, as `jaxcheck bench` prints it."""
+    for text in latency_lines(run.results):
+        yield Text(text, no_wrap=True, overflow="ignore")
 
 
 def _failures(failed: list[CheckResult], verbosity: int) -> Iterator[RenderableType]:

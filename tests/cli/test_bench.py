@@ -48,6 +48,9 @@ def test_the_value_is_waited_for(timed: Project) -> None:
         assert 0.02 <= latency["min"] <= latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"] < 2
         assert {"load", "cores", "governor"} <= latency["conditions"].keys()
     assert by_id(report)["slow::one[jit]"]["compile_seconds"] > 0
+    shown = timed.jaxcheck("report", "report.json").out
+    assert "slow::one[eager]  " in shown
+    assert "conditions of the last: load" in shown
 
 
 def test_bench_prints_distributions_and_what_could_not_be_timed(timed: Project) -> None:
@@ -57,9 +60,27 @@ def test_bench_prints_distributions_and_what_could_not_be_timed(timed: Project) 
     assert header.split() == ["check", "compiling", "min", "p50", "p90", "p99", "spread", "samples"]
     assert [row.split()[0] for row in rows[:2]] == ["slow::one[eager]", "slow::one[jit]"]
     assert "conditions of the last: load" in done.out
-    assert "not timed: fails::one[eager]: RuntimeError: no sensor" in done.err
+    assert "fails::one[eager]: not timed: RuntimeError: no sensor" in done.err
     assert timed.jaxcheck("bench", "slow", "--samples", "5").code == 0
     assert timed.jaxcheck("bench", "fails").code == 5
+
+
+def test_a_kernel_that_dies_while_it_is_timed_is_told(timed: Project) -> None:
+    """Its check had passed by then."""
+    timed.write(
+        "mortal.py",
+        "import os\nleft = [5]\n\ndef dies(x):\n    left[0] -= 1\n    return x if left[0] else os._exit(3)\n",
+    )
+    registry = REGISTRY + '  dies: {kernel: "mortal:dies", modes: [eager], cases: {one: {args: {x: 1.0}}}}\n'
+    timed.write("recipes.yaml", registry)
+    timed.bless("dies")
+    done = timed.jaxcheck("bench", "slow", "dies", "--samples", "5")
+    assert done.code == 1, done
+    assert "dies::one[eager]: not timed: the worker exited with status 3" in done.err
+    _, report = timed.run("dies", "--latency", "5")
+    assert by_id(report)["dies::one[eager]"]["notes"] == [
+        "not timed: the worker exited with status 3 in the middle of the check"
+    ]
 
 
 def test_runs_without_the_option_time_nothing(timed: Project) -> None:
