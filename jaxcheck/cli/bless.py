@@ -275,7 +275,7 @@ def tell(run: Run, decisions: list[tuple[CaseFacts, Decision]], written: list[Pa
     for facts, decision in refused:
         print(plain_text(f"refused {facts.recipe}::{facts.case}: {decision.reason}"), file=sys.stderr)
         if decision.override:
-            print(f"  to insist: {bless_again(facts, decision.override)}", file=sys.stderr)
+            print(plain_text(f"  to insist: {bless_again(facts, decision.override)}"), file=sys.stderr)
     blessed = sum(decision.action == "bless" for _, decision in decisions)
     kept = sum(decision.action == "keep" for _, decision in decisions)
     print(f"{blessed} cases blessed, {kept} kept, {len(refused)} refused; {len(written)} golden files written")

@@ -26,6 +26,7 @@ def check(
     from jaxcheck.execution.inspect import golden_faults, name_faults
     from jaxcheck.goldens.store import GoldenStore
     from jaxcheck.registry.names import check_names
+    from jaxcheck.report.lines import plain_text
     from jaxcheck.report.words import count
 
     read = opt.open_registry(registry, shipped)
@@ -33,7 +34,7 @@ def check(
     faults, ambiguous = (check_names(read), []) if static else name_faults(read)
     problems, remarks = golden_faults(read, store)
     for remark in [*ambiguous, *remarks]:
-        print(f"note: {remark}", file=sys.stderr)
+        print(plain_text(f"note: {remark}"), file=sys.stderr)
     if faults or problems:
         raise RegistryError([*faults, *problems])
     cases = sum(len(recipe.cases) for recipe in read.recipes.values())

@@ -36,7 +36,7 @@ def list_(
     """
     from jaxcheck.errors import NothingVerified, UsageError
     from jaxcheck.goldens.names import file_stem
-    from jaxcheck.registry.select import selected_recipes, wants
+    from jaxcheck.registry.select import check_id, selected_recipes, wants
 
     if ids and protocol:
         raise UsageError("--ids and --protocol exclude each other")
@@ -50,7 +50,7 @@ def list_(
     for recipe in selected_recipes(read, selection):
         cases = [*recipe.cases, "*"] if recipe.inputs else list(recipe.cases)
         checks = [
-            f"{recipe.name}::{case}[{mode}]"
+            check_id(recipe.name, case, mode)
             for case in cases
             for mode in recipe.modes
             if case == "*" or wants(selection, recipe, case, mode)

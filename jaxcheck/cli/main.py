@@ -28,6 +28,7 @@ from jaxcheck.cli.run import run
 from jaxcheck.cli.schema import schema
 from jaxcheck.cli.show import show
 from jaxcheck.errors import Exit, JaxcheckError
+from jaxcheck.registry.words import printable
 
 EVERY_DAY, UPGRADES, GOLDENS, PROJECT = "Every day", "Upgrades", "Goldens", "Project"
 
@@ -50,10 +51,10 @@ class Program(TyperGroup):
 
 
 def complain(message: str, hint: str | None) -> None:
-    """To stderr, as plain text: nothing in it is markup."""
-    print(f"error: {message}", file=sys.stderr)
+    """To stderr, as plain text: nothing in it is markup, and what others wrote cannot act on the terminal."""
+    print(*map(printable, f"error: {message}".split("\n")), sep="\n", file=sys.stderr)
     if hint:
-        print(f"  try: {hint}", file=sys.stderr)
+        print(*map(printable, f"  try: {hint}".split("\n")), sep="\n", file=sys.stderr)
 
 
 app = typer.Typer(

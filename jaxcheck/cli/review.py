@@ -230,7 +230,7 @@ def brake_lines(item: Item) -> list[str]:
         return []
     lines = [plain_text(f"held back: {item.decision.reason}")]
     if item.decision.override:
-        lines.append(f"  to insist: {bless_again(item.facts, item.decision.override)}")
+        lines.append(plain_text(f"  to insist: {bless_again(item.facts, item.decision.override)}"))
     return lines
 
 

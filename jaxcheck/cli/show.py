@@ -41,6 +41,7 @@ def show(
     `git config diff.jaxcheck.textconv "jaxcheck show --textconv"`.
     """
     from jaxcheck.errors import GoldenError
+    from jaxcheck.registry.words import printable
 
     try:
         golden, case = opened(name, registry, goldens, shipped, backend)
@@ -50,7 +51,7 @@ def show(
     except GoldenError as error:
         if not textconv:
             raise
-        print(f"not readable: {error}".replace(name, "the file"))
+        print(printable(f"not readable: {error}".replace(name, "the file")))
 
 
 def opened(

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 from jaxcheck.errors import GoldenError, UsageError
 from jaxcheck.execution.candidates import candidate_case, replace_candidates
-from jaxcheck.execution.judge import GoldenView, Outcome, bless_command, check_id, judge_case
+from jaxcheck.execution.judge import GoldenView, Outcome, bless_command, judge_case
 from jaxcheck.execution.latency import distribution
 from jaxcheck.execution.process import Death
 from jaxcheck.execution.saved import SavedCase, Saving, saved_case
@@ -22,7 +22,7 @@ from jaxcheck.goldens.exchange import read_tree
 from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Position, Recipe, Registry
-from jaxcheck.registry.select import ANY_CASE, Selection, unmatched_cases, wants
+from jaxcheck.registry.select import ANY_CASE, Selection, check_id, unmatched_cases, wants
 from jaxcheck.results import CheckResult, Environment, Finding, Latency, Status
 
 TIMED_MODES = ("eager", "jit", "disable_jit")

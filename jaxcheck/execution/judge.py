@@ -22,6 +22,7 @@ from jaxcheck.registry.model import (
     Raises,
     Recipe,
 )
+from jaxcheck.registry.select import check_id
 from jaxcheck.registry.tolerance import output_rule
 from jaxcheck.results import Against, CapturedWarning, CheckResult, Environment, Finding, Latency, LeafResult, Status
 
@@ -58,10 +59,6 @@ class GoldenView:
     hint: str = ""
     path: str | None = None
     case: GoldenCase | None = None
-
-
-def check_id(recipe: str, case: str, mode: str) -> str:
-    return f"{recipe}::{case}[{mode}]"
 
 
 def judge_case(

@@ -13,7 +13,6 @@ import numpy as np
 
 from jaxcheck.errors import GoldenError, JaxcheckError, Unavailable
 from jaxcheck.execution.conduct import recipe_message
-from jaxcheck.execution.judge import check_id
 from jaxcheck.execution.process import Death, Launch, Needs
 from jaxcheck.execution.run import needs_of
 from jaxcheck.execution.saved import SavedRun
@@ -23,6 +22,7 @@ from jaxcheck.gate.programs import Difference, Program, compare_programs
 from jaxcheck.goldens.exchange import read_tree
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.registry.model import Recipe, Registry
+from jaxcheck.registry.select import check_id
 from jaxcheck.results import Environment
 
 WHOLE = ""  # in the place of a leaf's path: the check as such, where the candidate gives no outputs

@@ -11,6 +11,7 @@ import numpy as np
 from jaxcheck.goldens.golden import Blessing, CaseSummary, Golden, GoldenCase
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.registry.model import GRADIENT
+from jaxcheck.registry.words import printable
 
 ENDS = 4  # elements printed of either end of an array: what moved shows in the digest and the statistics
 
@@ -24,7 +25,8 @@ def golden_text(golden: Golden, cases: Sequence[str], elements: int) -> Iterator
 
 def _case_text(name: str, case: GoldenCase, elements: int) -> Iterator[str]:
     made = case.blessing.environment
-    yield printable(f"\n{name}  (golden: {case.contract})")
+    yield ""
+    yield printable(f"{name}  (golden: {case.contract})")
     yield printable(f"  blessed {case.blessing.when} by {case.blessing.who}: {case.blessing.reason}")
     versions = ", ".join(
         f"{package} {made[package]}" for package in ("jax", "jaxlib", "optax", "numpy") if made.get(package)
@@ -156,8 +158,3 @@ def _stable_extra(extra: Mapping[str, Any]) -> Iterator[str]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
-def printable(text: str) -> str:
-    """Names and messages are untrusted: control characters are shown, not sent to the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from jaxcheck.errors import Exit
 from jaxcheck.report import words
 from jaxcheck.report.failures import STYLES, failure_block, first_line, headline
 from jaxcheck.report.indent import Indented
@@ -246,5 +247,6 @@ def _first_and_count(ids: list[str]) -> str:
 
 def _totals(run: Run) -> Text:
     failed = run.damaged_goldens or any(result.status in FAILURES for result in run.results)
-    style = "bold green" if words.is_green(run) else "bold red" if failed else "bold yellow"
+    passed = run.exit_code() is Exit.PASSED
+    style = "bold green" if passed else "bold red" if failed else "bold yellow"
     return Text(words.totals_line(run), style=style)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jaxcheck.registry.words import printable
+from jaxcheck.report import words
 from jaxcheck.results import CheckResult, LeafResult, Value
 
-
-def plain_text(text: str) -> str:
-    """Names and messages are untrusted: control and bidirectional characters are shown as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+plain_text = printable  # names and messages are untrusted
 
 
 def number(value: Value) -> str:
@@ -18,12 +17,11 @@ def number(value: Value) -> str:
 
 def leaf_lines(leaf: LeafResult) -> list[str]:
     """Two lines: how far the leaf moved in units of its tolerance, and where most."""
-    tolerance = f"rtol {leaf.tolerance.rtol:g} atol {leaf.tolerance.atol:g} ({leaf.tolerance.source})"
-    title = plain_text(f"{leaf.path}: {leaf.dtype}{list(leaf.shape)}")
+    title = plain_text(f"{leaf.path}: {words.array_type(leaf)}")
     if leaf.bit_equal == leaf.size and not leaf.reason:
         return [f"{title}: unchanged"]
-    how_far = f"{leaf.violation_ratio:.3g} x the tolerance, {leaf.mismatched} of {leaf.size} beyond"
-    lines = [f"{title}: {how_far}; {tolerance}"]
+    how_far = f"{words.measure(leaf.violation_ratio)} x the tolerance, {leaf.mismatched} of {leaf.size} beyond"
+    lines = [f"{title}: {how_far}; {plain_text(words.tolerance(leaf))}"]
     if leaf.worst is not None:
         old, new = number(leaf.worst.golden), number(leaf.worst.actual)
         lines.append(

@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Iterable, Sequence
 
 from jaxcheck.results import (
-    FAILURES,
     CheckResult,
     CompiledPrograms,
     Environment,
@@ -37,12 +36,6 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 def verified_anything(run: Run) -> bool:
     return any(result.status is not Status.SKIP for result in run.results)
-
-
-def is_green(run: Run) -> bool:
-    """Whether all that was selected was verified and passed."""
-    statuses = {result.status for result in run.results}
-    return Status.PASS in statuses and not (statuses & FAILURES or run.interrupted or run.damaged_goldens)
 
 
 def totals_line(run: Run) -> str:

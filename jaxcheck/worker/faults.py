@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcheck.worker import internals
+from jaxcheck.worker.interpreter import is_float
 
 
 class NoFault(Exception):
@@ -20,13 +21,9 @@ Fault = Callable[[list[Any], list[Any]], list[Any]]  # (inputs, outputs) -> outp
 
 def _floats(change: Callable[[Any], Any]) -> Fault:
     def fault(inputs: list[Any], outputs: list[Any]) -> list[Any]:
-        return [change(x).astype(x.dtype) if _is_float(x) else x for x in outputs]
+        return [change(x).astype(x.dtype) if is_float(x) else x for x in outputs]
 
     return fault
-
-
-def _is_float(value: Any) -> bool:
-    return not internals.is_key(value) and bool(jnp.issubdtype(value.dtype, jnp.floating))
 
 
 def _dropped(inputs: list[Any], outputs: list[Any]) -> list[Any]:

@@ -236,3 +236,8 @@ def is_discrete(value: Any) -> bool:
     """Integers and booleans."""
     dtype = getattr(value, "dtype", None)
     return not internals.is_key(value) and dtype is not None and not jnp.issubdtype(dtype, jnp.inexact)
+
+
+def is_float(value: Any) -> bool:
+    """Real numbers in floating point."""
+    return not internals.is_key(value) and bool(jnp.issubdtype(value.dtype, jnp.floating))

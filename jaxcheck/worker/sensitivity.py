@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxcheck.worker import errors, internals
 from jaxcheck.worker.errors import Format
-from jaxcheck.worker.interpreter import Place, Plain, is_discrete
+from jaxcheck.worker.interpreter import Place, Plain, is_discrete, is_float
 from jaxcheck.worker.trees import key_path, unique
+from jaxcheck.worker.truth import one_ulp
 from jaxcheck.worker.walker import Budget, OutOfBudget, static_row
 
 Row = dict[str, Any]
@@ -32,7 +32,7 @@ class _Listed(Plain):
     def operate(self, equation: Any, place: Place, values: list[Any]) -> list[Any]:
         self._budget.check(0)  # a program that takes longer once can be moved nowhere
         outputs = super().operate(equation, place, values)
-        if any(_is_float(output) for output in outputs):
+        if any(is_float(output) for output in outputs):
             here = {"path": place.path, "iteration": list(place.iteration) or None}
             self.rows.append({"n": self.count, **static_row(equation, place), **here})
         return outputs
@@ -97,23 +97,9 @@ def _evenly(count: int) -> Iterator[int]:
 
 def _moving(step: int) -> Callable[[int, Any, list[Any], list[Any]], list[Any]]:
     def move(number: int, equation: Any, inputs: list[Any], outputs: list[Any]) -> list[Any]:
-        return list(map(_one_ulp, outputs)) if number == step else outputs
+        return [one_ulp(value, np.random.default_rng(71)) for value in outputs] if number == step else outputs
 
     return move
-
-
-def _is_float(value: Any) -> bool:
-    return not internals.is_key(value) and bool(jnp.issubdtype(value.dtype, jnp.floating))
-
-
-def _one_ulp(value: Any) -> Any:
-    """Each element at one of its two neighbours; zeros and what is not finite stay."""
-    if not _is_float(value):
-        return value
-    array = np.asarray(value)
-    up = np.random.default_rng(71).integers(0, 2, array.shape) == 1
-    towards = np.where(up, np.inf, -np.inf).astype(array.dtype)
-    return jax.device_put(np.where((array == 0) | ~np.isfinite(array), array, np.nextafter(array, towards)))
 
 
 def _effect(moved: Any, base: Any) -> float:
@@ -122,6 +108,6 @@ def _effect(moved: Any, base: Any) -> float:
     if is_discrete(base):
         return 0.0 if np.array_equal(np.asarray(moved), np.asarray(base)) else float("inf")
     one, other = errors.wide(moved), errors.wide(base)
-    if not np.array_equal(np.isfinite(one), np.isfinite(other)):
+    if np.isinf(errors.distances(one, other)).any():
         return float("inf")
     return errors.relative(one, other) / Format.of(base.dtype).eps

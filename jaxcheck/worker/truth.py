@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.worker import internals
 from jaxcheck.worker.inputs import Arguments
+from jaxcheck.worker.interpreter import is_float
 from jaxcheck.worker.program import flat_function
-from jaxcheck.worker.shadow import Shadow, policy_of, wide_dtype
+from jaxcheck.worker.shadow import Shadow, is_narrow, policy_of, wide_dtype
 from jaxcheck.worker.trees import key_path, tree_of, unique
 
 # Each is believed only where it changes the compiled program or its bits: some releases ignore some of them.
@@ -61,8 +61,8 @@ def by_path(leaves: list[Leaf]) -> Tree:
 def noise(kernel: Callable[..., Any], arguments: Arguments) -> dict[str, dict[str, float]]:
     """{leaf: {"inputs": …, "knobs": …, "modes": …}}: max |change| relative to max |value| of each float leaf.
 
-    `inputs` moves every float input by one ULP up or down, at random with a fixed seed, DRAWS times; `knobs` compiles
-    with other options; `modes` is the plain call against jit.
+    `inputs` moves every float input but narrow ones by one ULP up or down, at random with a fixed seed, DRAWS times;
+    `knobs` compiles with other options; `modes` is the plain call against jit.
     """
     return noise_and_knobs(kernel, arguments)[0]
 
@@ -83,7 +83,7 @@ def _noise_and_knobs(function: Callable[..., Any], flat: list[Any]) -> tuple[dic
     found: dict[str, dict[str, float]] = {path: {"inputs": 0.0, "knobs": 0.0, "modes": 0.0} for path in base}
     generator = np.random.default_rng(0)
     for _ in range(DRAWS):
-        _widen(found, "inputs", base, _floats(program.run(*[_one_ulp(leaf, generator) for leaf in flat])))
+        _widen(found, "inputs", base, _floats(program.run(*[_nudged(leaf, generator) for leaf in flat])))
     for variant in variants:
         _widen(found, "knobs", base, _floats(variant.run(*flat)))
     _widen(found, "modes", base, _floats(function(*flat)))
@@ -157,11 +157,16 @@ def _widen(
         found[path][kind] = max(found[path][kind], moved / scale if scale else moved)
 
 
-def _one_ulp(leaf: Any, generator: np.random.Generator) -> Any:
-    """The leaf with every float element at one of its two neighbours; zeros and non-finite elements stay."""
-    if internals.is_key(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating) or np.dtype(leaf.dtype).itemsize < 4:
-        return leaf
-    values = np.asarray(leaf)
+def _nudged(leaf: Any, generator: np.random.Generator) -> Any:
+    return leaf if is_narrow(leaf.dtype) else one_ulp(leaf, generator)
+
+
+def one_ulp(value: Any, generator: np.random.Generator) -> Any:
+    """A float array with every element at one of its two neighbours, but for zeros and non-finite ones; any other as it
+    is."""
+    if not is_float(value):
+        return value
+    values = np.asarray(value)
     towards = np.where(generator.integers(0, 2, values.shape) == 1, np.inf, -np.inf).astype(values.dtype)
     moved = np.nextafter(values, towards)
     return jax.device_put(np.where((values == 0) | ~np.isfinite(values), values, moved))

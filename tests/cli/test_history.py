@@ -216,6 +216,24 @@ def test_show_says_what_is_wrong_with_a_damaged_file(project: Project) -> None:
     assert "cut short" in done.out
 
 
+@pytest.mark.parametrize("options", [(), ("--text",), ("--textconv",)])
+def test_what_others_wrote_is_neither_a_line_of_its_own_nor_acts_on_the_terminal(
+    project: Project, options: tuple[str, ...]
+) -> None:
+    spoof = "ok\ndigest 0\n  digest 0\x1b[31m\u202e"
+    one = case(1.0, blessing=blessing(spoof, who=spoof), statics={"n": spoof}, program_reason=spoof)
+    write_golden(project.folder / "x.npz", spoof, **{spoof: one})
+    done = project.jaxcheck("show", *options, "x.npz")
+    assert done.code == 0, done
+    digests = [line for line in done.out.splitlines() if line.strip().startswith("digest 0")]
+    assert not digests
+    assert "ok\\ndigest 0" in done.out
+    (project.folder / f"{spoof}.npz").write_bytes(b"")
+    damaged = project.jaxcheck("show", *options, f"{spoof}.npz")
+    for text in (done.out, damaged.out, damaged.err):
+        assert not set("\x1b\u202e") & set(text)
+
+
 # ------------------------------------------------------------------------------------------- check
 
 

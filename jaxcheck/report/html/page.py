@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 
+from jaxcheck.errors import Exit
 from jaxcheck.report import words
 from jaxcheck.report.gate import ORDER, next_commands, verdict_line
 from jaxcheck.report.html.checks import EXPANDED, Index, check, kind_of, severity
@@ -73,7 +74,7 @@ def _header(run: Run, name: str) -> Markup:
         colour = {"pass": "good", "review": "warn", "block": "bad"}[run.verdict]
         title: Child = [element("span", name, class_="what"), f"{line(run.from_.label)} → {line(run.to.label)}"]
     else:
-        colour = "good" if words.is_green(run) else "bad" if run.exit_code() in (1, 2) else "warn"
+        colour = {Exit.PASSED: "good", Exit.FAILED: "bad", Exit.USAGE: "bad"}.get(run.exit_code(), "warn")
         title = [element("span", name, class_="what"), line(run.registry)]
     toggle = element("button", "Dark or light", type="button", id="theme", hidden=True)
     skip = element("a", "Skip to the checks", href="#checks", class_="skip")
