@@ -222,3 +222,18 @@ def test_a_changed_integer_counts_as_everything(tmp_path: Path) -> None:
     function = lambda x: (x * 3.0 >= jnp.float32(3.0)).astype(jnp.int32)  # noqa: E731
     found = sensitivity(function, [jnp.ones(64)], tmp_path / "steps.jsonl")
     assert found["largest"][0]["effect"] == float("inf")
+
+
+def test_an_infinity_that_becomes_nan_or_changes_its_sign_is_the_largest_effect(tmp_path: Path) -> None:
+    """Neither is finite before or after, so that no distance tells."""
+
+    def becomes_nan(x: Any) -> Any:
+        return jnp.inf - jnp.where(x * 1.0 > 1, jnp.inf, 0.0)
+
+    def changes_sign(x: Any) -> Any:
+        return jnp.where(x * 1.0 > 1, -jnp.inf, jnp.inf)
+
+    for function in (becomes_nan, changes_sign):
+        found = sensitivity(function, [jnp.ones(64)], tmp_path / "steps.jsonl")
+        assert found["largest"][0]["primitive"] == "mul"
+        assert found["largest"][0]["effect"] == float("inf")
