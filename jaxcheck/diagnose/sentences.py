@@ -8,10 +8,10 @@ from pathlib import PurePath
 from jaxcheck.diagnose.compiled import left_out_words, step_of_fusion
 from jaxcheck.diagnose.ends import Ends
 from jaxcheck.diagnose.scopes import is_gradient, labels
+from jaxcheck.report.words import INFINITE, number
 from jaxcheck.results import LeafResult
 from jaxcheck.results.diagnosis import DiagnosedFusion, DiagnosedKnob, DiagnosedStep
 
-INFINITE = 1e300
 LISTED = 4
 ONLY_CARRIES = "everything after only carries it on"
 
@@ -37,12 +37,6 @@ def local(step: DiagnosedStep) -> str:
     if step.local >= INFINITE:
         return "NaN or infinity where the exact value is none"
     return f"{number(step.local)} eps of its output where {step.bound:.3g} are its bound"
-
-
-def number(value: float) -> str:
-    if value >= INFINITE:
-        return "inf"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def origin(step: DiagnosedStep, ends: Ends) -> str:

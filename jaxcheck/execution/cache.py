@@ -25,13 +25,12 @@ def private(cache: Path, *folders: Path) -> None:
     try:
         for made in (cache, *folders):
             made.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = cache.stat()
-        if status.st_uid != os.geteuid():
-            raise UsageError(
-                f"the cache {cache} belongs to another user (uid {status.st_uid}), who could change what runs from it",
-                hint="give a folder of your own: JAXCHECK_CACHE=FOLDER",
-            )
-        cache.chmod(0o700)
+            if (owner := made.stat().st_uid) != os.geteuid():
+                raise UsageError(
+                    f"the cache {made} belongs to another user (uid {owner}), who could change what runs from it",
+                    hint="give a folder of your own: JAXCHECK_CACHE=FOLDER",
+                )
+            made.chmod(0o700)
     except OSError as error:
         raise UsageError(
             f"cannot write to the cache {cache}: {error.strerror}",

@@ -146,12 +146,13 @@ def loosened(blessed: Mapping[str, Mapping[str, Any]], now: Mapping[str, Bound])
 def in_words(leaves: Sequence[LeafResult]) -> list[str]:
     """`['y'] improved: error to truth 0.0099 -> 1.8e-07`, for each leaf beyond its tolerance whose truth is known."""
     return [
-        f"{leaf.path} {leaf.verdict}: error to truth {_error(leaf.error_to_truth.golden)} -> "
-        f"{_error(leaf.error_to_truth.actual)}"
+        f"{leaf.path} {leaf.verdict}: error to truth {error_text(leaf.error_to_truth.golden)} -> "
+        f"{error_text(leaf.error_to_truth.actual)}"
         for leaf in leaves
         if leaf.reason and leaf.verdict and leaf.error_to_truth
     ]
 
 
-def _error(value: float) -> str:
+def error_text(value: float) -> str:
+    """A relative error to the truth, in two digits."""
     return "infinite" if value >= sys.float_info.max else f"{value:.2g}"

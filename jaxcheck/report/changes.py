@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jaxcheck.execution.changes import CaseChange
+from jaxcheck.execution.verdicts import error_text
 from jaxcheck.goldens.golden import Blessing
 from jaxcheck.report.lines import leaf_lines, plain_text
 from jaxcheck.report.words import INFINITE, count
@@ -43,9 +44,8 @@ def verdict_text(leaf: LeafResult) -> str:
     """`improved: error to truth 0.0099 -> 1.8e-07; 3.2 noise floors`."""
     said = [str(leaf.verdict)] if leaf.verdict else []
     if leaf.verdict and leaf.error_to_truth:
-        said = [
-            f"{said[0]}: error to truth {_error(leaf.error_to_truth.golden)} -> {_error(leaf.error_to_truth.actual)}"
-        ]
+        before, after = map(error_text, (leaf.error_to_truth.golden, leaf.error_to_truth.actual))
+        said = [f"{said[0]}: error to truth {before} -> {after}"]
     if leaf.floors is not None:
         said.append(f"{leaf.floors:.3g} noise floors" if leaf.floors < INFINITE else "beyond any noise floor")
     return "; ".join(said)
@@ -64,7 +64,3 @@ def _blessings(change: CaseChange) -> list[str]:
         return []
     sides = (("was blessed", change.before), ("is blessed", change.after))
     return [f"{words} {blessing_text(blessing)}" for words, blessing in sides if blessing is not None]
-
-
-def _error(value: float) -> str:
-    return "infinite" if value >= INFINITE else f"{value:.2g}"

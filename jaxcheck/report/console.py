@@ -127,7 +127,7 @@ def _checks(run: Run) -> Iterator[RenderableType]:
 
 def _leaf_lines(leaf: LeafResult) -> Iterator[Text]:
     name = Text.assemble((line(leaf.path), "bold"), f" {line(words.array_type(leaf))}: ")
-    if leaf.bit_equal == leaf.size and not leaf.reason:
+    if not leaf.moved:
         yield name + Text("bit-equal")
         return
     if leaf.worst is None and leaf.reason:

@@ -108,8 +108,8 @@ def _scopes(diagnosis: Diagnosis, verbosity: int) -> Iterator[RenderableType]:
 
 
 def _scope_numbers(scope: DiagnosedScope) -> tuple[str, ...]:
-    effect = "" if scope.effect is None else _number(scope.effect)
-    return f"{scope.equations:,}", f"{_number(scope.local)} eps", _error(scope.error), effect
+    effect = "" if scope.effect is None else words.number(scope.effect)
+    return f"{scope.equations:,}", f"{words.number(scope.local)} eps", _error(scope.error), effect
 
 
 def _indented(scope: DiagnosedScope) -> Text:
@@ -172,11 +172,11 @@ def _details(step: DiagnosedStep) -> Iterator[str]:
         yield f"{', '.join(step.inputs)} -> {', '.join(step.outputs)}"
     bound = f" (bound {step.bound:.3g})" if step.bound else ""
     grown = f", grown {_bounds(step.amplification)}" if step.amplification > 1 else ""
-    yield f"local {_number(step.local)} eps{bound}, inherited {_error(step.inherited)}{grown}"
+    yield f"local {words.number(step.local)} eps{bound}, inherited {_error(step.inherited)}{grown}"
     if step.rewritten:
         yield f"rewritten: {step.rewritten}"
     if step.before is not None and step.after is not None:
-        yield f"by itself {_number(step.before)} eps before, {_number(step.after)} eps now"
+        yield f"by itself {words.number(step.before)} eps before, {words.number(step.after)} eps now"
     if step.worst:
         yield _worst(step.worst)
 
@@ -197,12 +197,6 @@ def _value(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _number(value: float) -> str:
-    if value >= words.INFINITE:
-        return "inf"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def _sensitive(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     """The equations that the outcome hangs on most."""
     if not diagnosis.sensitive:
@@ -218,7 +212,7 @@ def _effect(step: DiagnosedStep) -> str:
     leaf = "the output" if step.leaf in ("", ROOT) else line(step.leaf)
     if effect >= words.INFINITE:
         return f"{leaf}: an integer, a boolean, a NaN or an infinity is another"
-    return f"{leaf} moves by {_number(effect)} eps"
+    return f"{leaf} moves by {words.number(effect)} eps"
 
 
 def _compiled(diagnosis: Diagnosis, verbosity: int) -> Iterator[RenderableType]:

@@ -18,7 +18,7 @@ def number(value: Value) -> str:
 def leaf_lines(leaf: LeafResult) -> list[str]:
     """Two lines: how far the leaf moved in units of its tolerance, and where most."""
     title = plain_text(f"{leaf.path}: {words.array_type(leaf)}")
-    if leaf.bit_equal == leaf.size and not leaf.reason:
+    if not leaf.moved:
         return [f"{title}: unchanged"]
     how_far = f"{words.measure(leaf.violation_ratio)} x the tolerance, {leaf.mismatched} of {leaf.size} beyond"
     lines = [f"{title}: {how_far}; {plain_text(words.tolerance(leaf))}"]
@@ -40,7 +40,7 @@ def moved_lines(results: Sequence[CheckResult]) -> list[str]:
         for leaf in result.leaves:
             if leaf.path not in leaves or leaf.violation_ratio > leaves[leaf.path].violation_ratio:
                 leaves[leaf.path] = leaf
-    moved = [leaf for leaf in leaves.values() if leaf.bit_equal < leaf.size or leaf.reason]
+    moved = [leaf for leaf in leaves.values() if leaf.moved]
     return [line for leaf in moved for line in leaf_lines(leaf)] or ["new" if not leaves else "unchanged"]
 
 

@@ -93,6 +93,13 @@ def measure(value: float) -> str:
     return "inf" if value >= INFINITE else f"{value:.3g}"
 
 
+def number(value: float) -> str:
+    """`13,642`, `3.21`: how many eps, or how many times."""
+    if value >= INFINITE:
+        return "inf"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def ulps(value: float) -> str:
     if value >= INFINITE:
         return "inf"

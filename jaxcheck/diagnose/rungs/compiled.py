@@ -10,6 +10,7 @@ from jaxcheck.diagnose import sentences
 from jaxcheck.diagnose.compiled import step_of_fusion
 from jaxcheck.diagnose.inquiry import Inquiry
 from jaxcheck.diagnose.rungs.row import Row, ok, skipped, verdict
+from jaxcheck.report.words import number
 from jaxcheck.results.diagnosis import DiagnosedFusion, DiagnosisKind, DiagnosisVerdict
 
 
@@ -57,7 +58,7 @@ def _compiled(inquiry: Inquiry, rung: str) -> DiagnosisVerdict:
     else:
         why = " (no knob makes it vanish)" if inquiry.knobs else " (the knobs were not tried)"
     grown = next(iter(trace.amplifiers), None)
-    tail = f"; {sentences.where(grown)} grows it {sentences.number(grown.amplification)} times" if grown else ""
+    tail = f"; {sentences.where(grown)} grows it {number(grown.amplification)} times" if grown else ""
     known = "The equations are the same" if trace.reason or trace.origin else "Every equation agrees by itself"
     sentence = f"{known}; the difference arises inside the compiled function"
     if isinstance(found, DiagnosedFusion):
