@@ -23,7 +23,7 @@ from jaxcheck.goldens.golden import Blessing, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import GRADIENT, Registry
 from jaxcheck.registry.select import Selection, selected_recipes, wants_case
-from jaxcheck.results import CheckResult, LeafResult, Run, Status
+from jaxcheck.results import CheckResult, Run, Status
 
 Action = Literal["bless", "drop", "keep", "refuse"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -157,15 +157,6 @@ def _brakes(results: Sequence[CheckResult], foreign: str) -> dict[str, str]:
     if foreign:
         found["backend"] = foreign
     return found
-
-
-@dataclass(frozen=True)
-class Blessed:
-    """What a blessing did to one case. `moves` are the leaves of the contract's mode, old to new."""
-
-    facts: CaseFacts
-    decision: Decision
-    moves: tuple[LeafResult, ...] = ()
 
 
 def promote(

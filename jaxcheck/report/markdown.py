@@ -16,6 +16,7 @@ MOST_BYTES = 1_000_000  # GitHub takes a step summary of at most 1 MiB, and none
 CUT = "\n\n**Cut here**: the report is longer than what a step summary may be. The JSON report has all of it.\n"
 FENCE = "````"  # of a code block, of which no line begins with it
 BLOCKS_SHOWN, BLOCK_LINES = 10, 12
+_BAR = re.compile(r"(\\*)\|")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&@:-])")
 
 
@@ -42,8 +43,14 @@ def plain(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """The same in a fixed pitch; a backtick cannot end it."""
-    return f"`{line(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`" if text else ""
+    """The same in a fixed pitch; neither a backtick nor a bar in a table can end it."""
+    return f"`{_BAR.sub(_escaped_bar, line(text).replace('`', chr(39)))}`" if text else ""
+
+
+def _escaped_bar(found: re.Match[str]) -> str:
+    """GitHub takes backslashes in pairs before it looks for bars, also in code: their number has to be odd."""
+    before = found[1]
+    return before + "\\" * (1 + len(before) % 2) + "|"
 
 
 def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> Iterator[str]:

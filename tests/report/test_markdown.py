@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from jaxcheck.report.markdown import CUT, FENCE, cut, markdown
+from jaxcheck.report.markdown import CUT, FENCE, code, cut, markdown, table
 from tests.report import sample
 
 
@@ -43,3 +45,12 @@ def test_a_cut_falls_between_lines_and_outside_of_code(more: int) -> None:
     assert TEXT.startswith(kept)
     assert kept.count(FENCE) % 2 == 0
     assert not kept or TEXT[len(kept)] == "\n"
+
+
+@pytest.mark.parametrize("text", ["|", "a|b", r"\|", r"\\|", r"a\\\| <b>x</b> |", "`|`", "\\", r"|\||"])
+def test_no_bar_ends_a_cell_of_code(text: str) -> None:
+    """By the rule of cmark-gfm: an escaped character or any but a bar, as often as may be, is a cell."""
+    cell = re.compile(r"(?:\\[!-/:-@\[-`{-~]|[^|\r\n])+")
+    (row,) = list(table(("one", "two"), [(code(text), "end")]))[2:]
+    assert [one.strip() for one in cell.findall(row.strip("| "))][-1] == "end"
+    assert len(cell.findall(row.strip("| "))) == 2
