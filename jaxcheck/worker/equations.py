@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -12,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import jax
+import numpy as np
 
 from jaxcheck.worker import internals
 from jaxcheck.worker.kernels import shortest
@@ -23,22 +25,56 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/]+)")
 USER = "user"
 PARAMETER_CHARACTERS = 120
+OPERANDS = "operands"  # among the parameters
 
 Row = dict[str, Any]
 
 
 def equations(function: Callable[..., Any], flat: Sequence[Any]) -> list[Row]:
-    """Every equation, with the operations that it is lowered to on its own (none for loops and branches)."""
+    """Every equation, with the operations that it is lowered to on its own (none for loops and branches), and with the
+    values of its operands where the program holds them: another literal or table makes another program."""
     jaxpr = jax.make_jaxpr(function)(*flat)
-    known: dict[str, dict[str, int]] = {}
-    return list(_rows(jaxpr, "", "", known))
-
-
-def _rows(jaxpr: Any, scope: str, path: str, known: dict[str, dict[str, int]]) -> Iterator[Row]:
-    for _, equation, inside, around in placed(jaxpr, scope, path):
+    lowered: dict[str, dict[str, int]] = {}
+    constants: dict[Any, str] = {}
+    _find_constants(jaxpr, (), constants)
+    rows = []
+    for _, equation, inside, around in placed(jaxpr):
         row = row_of(equation, inside, around)
-        row["lowered"] = {} if any(bodies(equation)) else _lowered(equation, row, known)
-        yield row
+        row["lowered"] = {} if any(bodies(equation)) else _lowered(equation, row, lowered)
+        if held := [text for atom in equation.invars if (text := _value_of(atom, constants))]:
+            row["params"][OPERANDS] = ", ".join(held)[:PARAMETER_CHARACTERS]
+        rows.append(row)
+    return rows
+
+
+def _find_constants(jaxpr: Any, given: Sequence[str], found: dict[Any, str]) -> None:
+    """{variable: its value, as text} of what the program closes over, also where it is handed on to a call."""
+    body, constants = internals.opened(jaxpr)
+    found.update({variable: _value_text(value) for variable, value in zip(body.constvars, constants, strict=True)})
+    found.update({variable: text for variable, text in zip(body.invars, given, strict=False) if text})
+    for equation in body.eqns:
+        if equation.primitive.name in internals.CALLS:
+            handed = [_value_of(atom, found) for atom in equation.invars]
+            _find_constants(equation.params[internals.CALLS[equation.primitive.name]], handed, found)
+        for _, inner in bodies(equation):
+            _find_constants(inner, (), found)
+
+
+def _value_of(atom: Any, constants: Mapping[Any, str]) -> str:
+    """Of a literal or a constant; nothing for what is computed."""
+    literal = internals.literal_value(atom)
+    if literal is NotImplemented:
+        return constants.get(atom, "")
+    dtype = getattr(atom.aval, "dtype", None)
+    return "" if dtype is None else _value_text(np.asarray(literal, dtype))
+
+
+def _value_text(value: Any) -> str:
+    """A number as it is, an array by its digest: in every version of JAX the same."""
+    array = np.asarray(jax.random.key_data(value) if internals.is_key(value) else value)
+    if array.ndim == 0:
+        return repr(array.item())
+    return f"{array.dtype}{list(array.shape)} {hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]}"
 
 
 def placed(jaxpr: Any, scope: str = "", path: str = "", position: str = "") -> Iterator[tuple[str, Any, str, str]]:

@@ -78,10 +78,11 @@ class Units:
         return [known[number] for number in self.outputs]
 
     def text(self) -> str:
-        """A digest of what is computed: the text of each unit as this JAX reads it, and the order of the calls. Two
-        programs that were exported by different versions have the same where they are the same."""
-        texts = [_exported(code)[1] for code in self.exports]
-        return hashlib.sha256(repr((texts, self.steps, self.outputs)).encode()).hexdigest()
+        """A digest of what is computed: the text of each unit as this JAX reads it, the order of the calls, and the
+        values that they begin with (constants are among them). Two programs that were exported by different versions
+        have the same where they are the same."""
+        texts, values = [_exported(code)[1] for code in self.exports], [leaf.digest for leaf in self.values]
+        return hashlib.sha256(repr((texts, values, self.steps, self.outputs)).encode()).hexdigest()
 
     def write(self, path: Path) -> str:
         """Its file's sha256, without which nobody runs it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
 import optax  # noqa: E402
 
 from jaxcheck.worker import equations as module  # noqa: E402
@@ -83,6 +85,30 @@ def test_the_same_program_gives_the_same_rows() -> None:
         return jax.grad(lambda x: jax.nn.gelu(x).var())(x)
 
     assert rows(kernel, X) == rows(kernel, X)
+
+
+def test_another_literal_or_table_is_another_program() -> None:
+    """In the equation that uses it, so that its package is known; also inside of calls and loops."""
+    table = np.arange(12, dtype=np.float32).reshape(3, 4)
+    other = table + np.eye(3, 4, dtype=np.float32) * 1e-3
+
+    def kernel(x: Any, factor: float, table: Any) -> Any:
+        y = jax.jit(lambda y: y * factor)(x)
+        c, _ = jax.lax.scan(lambda c, row: (c * factor + row, None), y[0], y)
+        return jax.jit(lambda y, t: y + t)(y, jnp.asarray(table)) + c
+
+    first, second = rows(partial(kernel, factor=2.0, table=table), X), rows(partial(kernel, factor=2.0, table=other), X)
+    third = rows(partial(kernel, factor=2.0000002, table=table), X)
+    again = rows(partial(kernel, factor=2.0, table=table.copy()), X)
+    assert again == first
+
+    def apart(one: list[Row], two: list[Row]) -> list[tuple[str, str]]:
+        assert len(one) == len(two)
+        return [(a["primitive"], a["path"]) for a, b in zip(one, two, strict=True) if a["params"] != b["params"]]
+
+    assert apart(first, second) == [("add", "")]
+    assert apart(first, third) == [("mul", ""), ("mul", "scan")]
+    assert named(first, "mul")[0]["params"]["operands"] == "2.0"
 
 
 def test_what_cannot_be_lowered_by_itself_is_left_out() -> None:

@@ -128,6 +128,17 @@ def test_a_kernel_that_needs_values_has_no_program() -> None:
         exported_steps(lambda x: x if x.sum() > 0 else -x, [jax.device_put(X)])
 
 
+@pytest.mark.parametrize("exported", [exported_steps, exported_whole])
+def test_another_literal_or_table_is_another_text(exported: Any) -> None:
+    x, table = jnp.arange(3.0), np.float32([1, 2, 3])
+    texts = [
+        exported(lambda x, f=factor, t=kept: x * f + jnp.asarray(t), [x]).text()
+        for factor, kept in ((2.0, table), (2.0, table.copy()), (3.0, table), (2.0, table + 1))
+    ]
+    assert texts[0] == texts[1]
+    assert len(set(texts)) == 3
+
+
 def test_programs_of_one_text_share_a_compilation_and_others_do_not() -> None:
     """Where it was written does not matter; every digit of a constant does."""
     x = jnp.arange(3.0)
