@@ -22,13 +22,19 @@ from jaxcheck.results import Environment
 from tests.harness import REPOSITORY, Project
 
 RULER = """
-import jax, jax.numpy as jnp
+import jax, jax.numpy as jnp, numpy as np
 
 def cube(x):
     return {cube}
 
 def same(x):
     return jnp.cos(x)
+
+def scaled(x):
+    return x * {scale}
+
+def looked_up(x):
+    return x + jnp.asarray(np.arange(50, dtype=np.float32) * {scale})
 """
 KERNELS = """
 import os
@@ -47,6 +53,9 @@ def closed(x):
         raise ValueError("no more")
     return ruler.cube(x)
 
+def constants(x):
+    return {"scaled": ruler.scaled(x), "looked_up": ruler.looked_up(x)}
+
 def decides(x):
     return ruler.cube(x) if x[0] > 0 else x
 """
@@ -57,6 +66,7 @@ recipes:
   measured: {kernel: "kernels:measured", modes: [eager, jit, vmap, grad, disable_jit], cases: {one: {args: {x: X}}}}
   dies: {kernel: "kernels:dies", golden: jit, modes: [jit], cases: {one: {args: {x: X}}}}
   closed: {kernel: "kernels:closed", golden: jit, modes: [jit], cases: {one: {args: {x: X}}}}
+  constants: {kernel: "kernels:constants", modes: [eager, jit], cases: {one: {args: {x: X}}}}
   decides: {kernel: "kernels:decides", modes: [eager], cases: {one: {args: {x: X}}}}
 """.replace("X", "{$linspace: {start: 0.1, stop: 2, num: 50}}")
 
@@ -67,8 +77,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project(tmp_path_factory.mktemp("causes"))
     project.write("kernels.py", KERNELS)
     project.write("recipes.yaml", REGISTRY)
-    for name, cube in {"old": "x * x * x", "new": "jnp.exp(3 * jnp.log(x))"}.items():
-        project.write(f"{name}/site-packages/ruler.py", RULER.format(cube=cube))
+    for name, cube, scale in (("old", "x * x * x", 1.25), ("new", "jnp.exp(3 * jnp.log(x))", 1.5)):
+        project.write(f"{name}/site-packages/ruler.py", RULER.format(cube=cube, scale=scale))
         save(project, name)
     save(project, "new", "raising", RAISES="1")
     return project
@@ -118,6 +128,18 @@ def test_a_package_in_every_mode(project: Project) -> None:
         )
         assert any("site-packages" not in line and "ruler.py:" in line for line in cause.details[3:])
         assert any(" | " in line and "exp" in line for line in cause.details[3:])
+
+
+@pytest.mark.needs_jax
+@pytest.mark.parametrize("mode", ["eager", "jit"])
+def test_a_package_that_changed_only_a_constant(project: Project, mode: str) -> None:
+    """The same operations in the same order: a literal and a table are all that tells JAX from the package."""
+    check = Moved("constants", "one", mode, ("['looked_up']", "['scaled']"))
+    found = ask(project, [check], half(project, "old"), half(project, "new"), {**MOVED_RULER, "jax": ("1", "2")})
+    assert len(found) == 2
+    for cause in found.values():
+        assert (cause.kind, cause.package) == ("package", "ruler"), cause
+    assert any("operands 1.25 | 1.5" in line for line in cause.details)
 
 
 @pytest.mark.needs_jax
