@@ -164,6 +164,12 @@ def test_a_gate_has_before_after_truth_cause_and_since() -> None:
         assert told in text
 
 
+def test_a_move_in_several_modes_is_counted_once_as_on_the_terminal() -> None:
+    both = [gated(mode, "drifted", gated_leaf("drifted")) for mode in ("eager", "jit")]
+    assert "1 leaf" in page(gate(*both))
+    assert "2 leaves" not in page(gate(*both))
+
+
 def many() -> Run:
     """A thousand checks, all of which moved."""
     leaf = sample.moved(shape=(20, 20))

@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from jaxcheck.errors import Exit
 from jaxcheck.report import words
-from jaxcheck.report.gate import ORDER, next_commands, verdict_line
+from jaxcheck.report.gate import ORDER, next_commands, rows, verdict_line
 from jaxcheck.report.html.checks import EXPANDED, Index, check, kind_of, severity
 from jaxcheck.report.html.elements import Child, Markup, element, join
 from jaxcheck.report.safe import line
@@ -117,7 +117,7 @@ def _gate_summary(gate: Gate) -> Markup:
         f"{one.name} {one.before or 'none'} → {one.after or 'none'}{' (asked for)' if one.asked else ''}"
         for one in gate.packages
     ]
-    causes = Counter(leaf.cause for result in gate.results for leaf in result.leaves if leaf.moved and leaf.cause)
+    causes = Counter(row.leaf.cause for row in rows(gate) if row.leaf.cause)
     return join(
         _told("Why", concerns),
         _told("Who moved it", [f"{cause}: {words.count(n, 'leaf', 'leaves')}" for cause, n in causes.most_common()]),
