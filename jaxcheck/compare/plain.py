@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxcheck.compare.arrays import BOUNDS, LABELS, compare_arrays
+from jaxcheck.compare.arrays import compare_arrays
 from jaxcheck.compare.distances import Array
 from jaxcheck.compare.subject import Judgement, Subject
+from jaxcheck.compare.tally import BOUNDS, LABELS
 from jaxcheck.results import Statistics, ToleranceUsed, Worst
 
 NONFINITE = {"nan": "NaN", "inf": "inf", "-inf": "-inf"}
