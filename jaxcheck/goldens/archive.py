@@ -24,7 +24,7 @@ import numpy.typing as npt
 from jaxcheck.errors import GoldenError
 from jaxcheck.goldens import npy
 from jaxcheck.goldens.damage import HEAD_BYTES, cannot_read, damaged, listing, not_an_archive
-from jaxcheck.goldens.replacing import replacing
+from jaxcheck.goldens.replacing import fresh, replacing
 
 Array = npt.NDArray[Any]
 
@@ -47,13 +47,14 @@ def write_archive(
     """Write `arrays` by entry name, and `meta`: readers of `path` see all of the old or all of the new.
 
     `meta` is JSON without NaN and infinity. GoldenError where an array or `meta` cannot be held, or where the
-    system refuses; then the old file stands and nothing else is left. `durable` writes through to the disk.
+    system refuses; then the old file stands and nothing else is left. Without `durable` the file is a new one, which
+    nobody may read before this returns, and which need not outlive a power cut.
     """
     path = Path(path)
     for name, array in arrays.items():
         _check_writable(path, name, array)
     text = np.array(encode_meta(meta, f"the metadata of {path}"))
-    with replacing(path, durable) as file:
+    with (replacing if durable else fresh)(path) as file:
         _write_zip(file, {**arrays, META: text})
 
 
