@@ -47,6 +47,18 @@ def error_to_truth(array: Array, truth: Array) -> float:
     return worst / scale if scale else worst
 
 
+def extent(array: Array) -> tuple[float, float]:
+    """(min, max) of |value| over the finite elements; (inf, 0) where there are none."""
+    wide = np.complex128 if array.dtype.kind == "c" else np.float64
+    values, least, most = array.reshape(-1), math.inf, 0.0
+    for start in range(0, array.size, BLOCK):
+        sizes = np.abs(values[start : start + BLOCK].astype(wide))
+        finite = sizes[np.isfinite(sizes)]
+        least = min(least, float(finite.min(initial=math.inf)))
+        most = max(most, float(finite.max(initial=0.0)))
+    return least, most
+
+
 def _same(got: Array, want: Array) -> bool:
     """Non-finite values of one kind: complex numbers by their parts."""
     if want.dtype.kind == "c":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from jaxcheck.errors import Fault, GoldenError
@@ -12,13 +15,15 @@ from jaxcheck.execution.process import Death
 from jaxcheck.execution.run import launch_for, needs_of
 from jaxcheck.execution.session import Session
 from jaxcheck.execution.verdicts import floor_of
-from jaxcheck.goldens.golden import GoldenCase
+from jaxcheck.goldens.excerpt import WHOLE
+from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import GRADIENT, OutputRule, Recipe, Registry
-from jaxcheck.registry.tolerance import output_rule
+from jaxcheck.registry.tolerance import is_digest, output_rule
 
 LARGE_GOLDEN = 10 << 20
 HIDING_FLOORS = 1000.0
+LEAVES_NAMED = 3
 
 
 def name_faults(registry: Registry) -> tuple[list[Fault], list[str]]:
@@ -134,14 +139,43 @@ def _remarks(recipe: Recipe, goldens: GoldenStore) -> Sequence[Remark]:
             if held.gradients and GRADIENT not in recipe.modes:
                 text = "the golden holds gradients, and the recipe is not run in mode grad"
                 remarks.append(Remark("other", name, f"{name}: {text}"))
-            remarks += [Remark("other", name, f"{name}: {text}") for text in tolerance_remarks(recipe, case, held)]
+            texts = [*tolerance_remarks(recipe, case, held), *_otherwise_kept(recipe, held)]
+            remarks += [Remark("other", name, f"{name}: {text}") for text in texts]
         absent = [f"{recipe.name}::{case}" for case in recipe.cases if case not in golden.cases]
         remarks += [Remark("missing", name, f"{name}: not in the golden yet") for name in absent]
         size = golden.path.stat().st_size
-    if size > LARGE_GOLDEN:
-        text = f"{golden.path.name} has {size >> 20} MiB: a smaller case, or a slice of it, serves as well"
-        remarks.append(Remark("other", recipe.name, text))
+        if size > LARGE_GOLDEN:
+            text = f"{golden.path.name} has {size >> 20} MiB: {_smaller(golden, size)}"
+            remarks.append(Remark("other", recipe.name, text))
     return remarks
+
+
+def _otherwise_kept(recipe: Recipe, golden: GoldenCase) -> Iterator[str]:
+    """Leaves that were blessed under another word on how they are kept."""
+    for leaf in (*(golden.outputs.leaves if golden.outputs else ()), *golden.grad_leaves):
+        kept, said = leaf.excerpt is not None, is_digest(recipe, leaf.path) and leaf.size > WHOLE
+        if kept != said:
+            is_so, word = ("as a digest", "whole") if kept else ("whole", "digest")
+            again = f"jaxcheck bless {shlex.quote(recipe.name)} --all"
+            yield f"{leaf.path} is kept {is_so}, the registry says `store: {word}` ({again})"
+
+
+def _smaller(golden: Golden, size: int) -> str:
+    """What would make a golden smaller: digests in place of outputs, where these are much of it."""
+    whole: Counter[str] = Counter()
+    for case in map(golden.case, golden.cases):
+        truths = case.truth.by_path if case.truth else {}
+        for leaf in (*(case.outputs.leaves if case.outputs else ()), *case.grad_leaves):
+            if leaf.excerpt is None and leaf.size > WHOLE:
+                whole[leaf.path] += leaf.words.nbytes + (truths[leaf.path].words.nbytes if leaf.path in truths else 0)
+    if whole.total() < size // 2:
+        return "a smaller case, or a slice of it, serves as well"
+    named = ", ".join(f"{json.dumps(path)}: {{store: digest}}" for path, _ in whole.most_common(LEAVES_NAMED))
+    more = f" and {len(whole) - LEAVES_NAMED} more" if len(whole) > LEAVES_NAMED else ""
+    return (
+        f"a smaller case serves as well, or `outputs: {{{named}}}`{more}: "
+        f"a digest and some blocks of what takes {whole.total() >> 20} MiB"
+    )
 
 
 def tolerance_remarks(recipe: Recipe, case: str, golden: GoldenCase) -> list[str]:

@@ -22,7 +22,7 @@ def leaf_lines(leaf: LeafResult) -> list[str]:
     title = plain_text(f"{leaf.path}: {leaf.dtype}{list(leaf.shape)}")
     if leaf.bit_equal == leaf.size and not leaf.reason:
         return [f"{title}: unchanged"]
-    how_far = f"{leaf.violation_ratio:.3g} x the tolerance, {leaf.mismatched} of {leaf.size} beyond"
+    how_far = f"{leaf.violation_ratio:.3g} x the tolerance, {leaf.mismatched:,} of {leaf.out_of} beyond"
     lines = [f"{title}: {how_far}; {tolerance}"]
     if leaf.worst is not None:
         old, new = number(leaf.worst.golden), number(leaf.worst.actual)
