@@ -48,7 +48,8 @@ def name_faults(registry: Registry) -> tuple[list[Fault], list[str]]:
 def _ask(session: Session, recipe: Recipe, root: str) -> tuple[list[str], list[Fault]]:
     """(names of the recipe's cases, faults)"""
     session.start()
-    reply = session.request({"op": "prepare", "recipe": recipe_message(recipe, root)}, recipe.timeout)
+    message = {"op": "prepare", "recipe": recipe_message(recipe, root), "alone": True}
+    reply = session.request(message, recipe.timeout)
     if isinstance(reply, Death):
         return [], [recipe.locate("kernel").fault(f"importing it killed the worker: {reply.reason}")]
     found = []
