@@ -112,7 +112,7 @@ def conduct(
     from jaxcheck.execution.review import Review
 
     signature = Signature(project, reason, who)
-    deciding = Review(run, candidates_of(project), project.goldens, known, signature.blessing)
+    deciding = Review(run, candidates_of(project), project.goldens, known, signature.blessing, project.registry.recipes)
     walk = Walk(deciding, signature, items)
     try:
         walk.go()
@@ -262,7 +262,18 @@ def print_list(items: list[Item], as_json: bool) -> None:
 
 
 def described(item: Item) -> dict[str, Any]:
-    kept = {"path", "dtype", "shape", "violation_ratio", "max_abs", "floors", "verdict", "error_to_truth", "worst"}
+    kept = {
+        "path",
+        "dtype",
+        "shape",
+        "compared",
+        "violation_ratio",
+        "max_abs",
+        "floors",
+        "verdict",
+        "error_to_truth",
+        "worst",
+    }
     leaves = item.change.leaves if item.change else ()
     return {
         "name": item.name,

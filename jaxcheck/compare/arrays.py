@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from jaxcheck.compare.distances import Array, Buffers, Distances, is_integer, ruler_for
+from jaxcheck.compare.distances import Array, is_integer
+from jaxcheck.compare.screening import judge_for
+from jaxcheck.compare.tally import BOUNDS, LABELS, Tally
+from jaxcheck.compare.threads import stretches
 from jaxcheck.results import Statistics, Worst
 
 # Elements at a time: the temporaries of a block stay in the processor's cache, and few calls serve many elements.
 BLOCK = 65536
-# Bounds of the violation ratio between the classes of the histogram; up to the one of 1 an element is within.
-BOUNDS = (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
-LABELS = ("0", "<=1e-3", "<=1e-2", "<=1e-1", "<=1", "<=10", "<=100", ">100")
 
 
 def compare_arrays(golden: Array, actual: Array, *, rtol: float, atol: float, block: int = BLOCK) -> Statistics:
@@ -39,11 +40,21 @@ def compare_arrays(golden: Array, actual: Array, *, rtol: float, atol: float, bl
     _refuse_the_incomparable(golden, actual)
     if not (0 <= rtol < math.inf and 0 <= atol < math.inf and block >= 1):
         raise ValueError(f"rtol={rtol}, atol={atol}, block={block}: tolerances are finite and >= 0, blocks >= 1")
-    judge = _Judge(golden.dtype, rtol, atol)
-    total = _Tally()
+
+    def tally(part: range) -> Tally:
+        judge, total = judge_for(golden.dtype.newbyteorder("="), rtol, atol), Tally()
+        with np.errstate(all="ignore"):  # of each thread its own
+            for start, golden_block, actual_block in _blocks(golden, actual, part):
+                total = total.followed_by(judge.tally(golden_block, actual_block, total), start)
+        return total
+
+    parts = stretches(golden.size, block)
+    if len(parts) == 1:
+        total = tally(parts[0])
+    else:
+        with ThreadPoolExecutor(len(parts), "compare") as threads:
+            total = reduce(lambda before, later: before.followed_by(later, 0), threads.map(tally, parts))
     with np.errstate(all="ignore"):
-        for start, golden_block, actual_block in _blocks(golden, actual, block):
-            total = total.followed_by(judge.tally(golden_block, actual_block, total.ratio), start)
         return _statistics(golden, actual, total, rtol, atol)
 
 
@@ -54,12 +65,12 @@ def _refuse_the_incomparable(golden: Array, actual: Array) -> None:
         raise ValueError(f"arrays of shape {golden.shape} and {actual.shape} cannot be compared")
 
 
-def _blocks(golden: Array, actual: Array, block: int) -> Iterator[tuple[int, Array, Array]]:
+def _blocks(golden: Array, actual: Array, starts: range) -> Iterator[tuple[int, Array, Array]]:
     """Pairs of one-dimensional pieces in C order and native byte order, and where they start."""
     flat_golden, flat_actual = _flat(golden), _flat(actual)
     native = golden.dtype.newbyteorder("=")
-    for start in range(0, golden.size, block):
-        piece = slice(start, start + block)
+    for start in starts:
+        piece = slice(start, start + starts.step)
         yield start, flat_golden[piece].astype(native, copy=False), flat_actual[piece].astype(native, copy=False)
 
 
@@ -69,85 +80,7 @@ def _flat(array: Array) -> Any:
     return plain.reshape(-1) if plain.flags.c_contiguous else plain.flat
 
 
-@dataclass(frozen=True)
-class _Tally:
-    """What is known of the elements seen so far; `above` counts the ratios above each of BOUNDS."""
-
-    bit_equal: int = 0
-    nonfinite: int = 0
-    above: tuple[int, ...] = (0,) * len(BOUNDS)
-    ratio: float = 0.0
-    max_abs: float = 0.0
-    max_rel: float = 0.0
-    max_ulp: int = 0
-    worst: int | None = None
-
-    def followed_by(self, later: _Tally, start: int) -> _Tally:
-        """The tally of both; `later` counts its elements from position `start`."""
-        worse = self.nonfinite == 0 and (later.nonfinite > 0 or later.ratio > self.ratio)
-        return _Tally(
-            bit_equal=self.bit_equal + later.bit_equal,
-            nonfinite=self.nonfinite + later.nonfinite,
-            above=tuple(mine + its for mine, its in zip(self.above, later.above, strict=True)),
-            ratio=max(self.ratio, later.ratio),
-            max_abs=max(self.max_abs, later.max_abs),
-            max_rel=max(self.max_rel, later.max_rel),
-            max_ulp=max(self.max_ulp, later.max_ulp),
-            worst=start + later.worst if worse and later.worst is not None else self.worst,
-        )
-
-
-class _Judge:
-    """Tallies block after block of one dtype under one tolerance."""
-
-    def __init__(self, dtype: np.dtype[Any], rtol: float, atol: float) -> None:
-        self._ruler = ruler_for(dtype)
-        self._rtol = rtol
-        self._atol = atol
-        self._buffers = Buffers()
-
-    def tally(self, golden: Array, actual: Array, record: float) -> _Tally:
-        """Of one block. Its worst position is looked for only where it can break the `record` ratio."""
-        bit_equal = self._ruler.count_bit_equal(golden, actual)
-        if bit_equal == golden.size:
-            return _Tally(bit_equal=bit_equal)
-        found = self._ruler.measure(golden, actual)
-        # 0/0 leaves a NaN in both quotients. It says "did not move", and no maximum or count below sees it.
-        ratio = self._violation_ratio(found)
-        relative = np.divide(found.delta, found.magnitude, out=found.magnitude)
-        largest = _largest(ratio)
-        nonfinite = int(np.count_nonzero(found.disagree))
-        worst = None
-        if nonfinite or largest > record:
-            worst = int(np.argmax(found.disagree if nonfinite else ratio == largest))
-        return _Tally(
-            bit_equal=bit_equal,
-            nonfinite=nonfinite,
-            above=tuple(self._count_above(bound, ratio) if largest > bound else 0 for bound in BOUNDS),
-            ratio=largest,
-            max_abs=found.max_abs,
-            max_rel=_largest(relative),
-            max_ulp=found.max_ulp,
-            worst=worst,
-        )
-
-    def _violation_ratio(self, found: Distances) -> Array:
-        ratio = np.multiply(found.magnitude, self._rtol, out=self._buffers.get("ratio", np.float64, found.delta.size))
-        ratio += self._atol * found.scale
-        return np.divide(found.delta, ratio, out=ratio)
-
-    def _count_above(self, bound: float, ratio: Array) -> int:
-        above = self._buffers.get("above", np.bool, ratio.size)
-        return int(np.count_nonzero(np.greater(ratio, bound, out=above)))
-
-
-def _largest(values: Array) -> float:
-    """The maximum of those that are not NaN; 0 if there are none."""
-    largest = float(np.fmax.reduce(values))
-    return 0.0 if math.isnan(largest) else largest
-
-
-def _statistics(golden: Array, actual: Array, total: _Tally, rtol: float, atol: float) -> Statistics:
+def _statistics(golden: Array, actual: Array, total: Tally, rtol: float, atol: float) -> Statistics:
     return Statistics(
         size=golden.size,
         bit_equal=total.bit_equal,
@@ -162,7 +95,7 @@ def _statistics(golden: Array, actual: Array, total: _Tally, rtol: float, atol: 
     )
 
 
-def _histogram(size: int, total: _Tally) -> dict[str, int]:
+def _histogram(size: int, total: Tally) -> dict[str, int]:
     at_least = (size - total.nonfinite, *total.above, 0)
     counts = (more - fewer for more, fewer in pairwise(at_least))
     return {**dict(zip(LABELS, counts, strict=True)), "nonfinite": total.nonfinite}

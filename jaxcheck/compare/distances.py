@@ -75,10 +75,11 @@ class Buffers:
         self._arrays: dict[str, Array] = {}
 
     def get(self, name: str, dtype: Any, length: int) -> Array:
-        """An array to write to. A name stands for one dtype, and its first length is its greatest."""
-        if name not in self._arrays:
-            self._arrays[name] = np.empty(length, dtype)
-        return self._arrays[name][:length]
+        """An array to write to. A name stands for one dtype."""
+        array = self._arrays.get(name)
+        if array is None or array.size < length:
+            array = self._arrays[name] = np.empty(length, dtype)
+        return array if array.size == length else array[:length]
 
 
 class _IntegerRuler:
@@ -122,8 +123,8 @@ class _FloatRuler:
         if not _all_finite(delta, magnitude, golden):
             scale = np.where(np.isfinite(delta) & np.isfinite(magnitude), 1.0, SHRINK)
             delta, magnitude = self._widen(golden, actual, scale)
-        max_ulp = _max_ulp(_parts(golden), _parts(actual), self._buffers)
-        return Distances(delta, magnitude, max_abs, max_ulp, disagree, 1.0 if scale is None else scale)
+        most_ulps = max_ulp(_parts(golden), _parts(actual), self._buffers)
+        return Distances(delta, magnitude, max_abs, most_ulps, disagree, 1.0 if scale is None else scale)
 
     def _widen(self, golden: Array, actual: Array, scale: Array | None = None) -> tuple[Array, Array]:
         """|actual - golden| and |golden|, of both times `scale`."""
@@ -195,7 +196,7 @@ def _gaps(golden: Array, actual: Array, buffers: Buffers) -> Array:
     return gaps
 
 
-def _max_ulp(golden: Array, actual: Array, buffers: Buffers) -> int:
+def max_ulp(golden: Array, actual: Array, buffers: Buffers) -> int:
     """The most representable values that one has to step over from golden to actual; both finite and real."""
     if golden.itemsize == 1:
         ranks = _byte_ranks(golden.dtype)

@@ -11,13 +11,13 @@ from jaxcheck.compare.kl import kl
 from jaxcheck.compare.permutation import permutation
 from jaxcheck.compare.plain import allclose, exact
 from jaxcheck.compare.qr import qr
-from jaxcheck.compare.subject import Comparator, ParameterError, Subject, Surroundings, Tolerance
+from jaxcheck.compare.subject import Among, Comparator, ParameterError, Subject, Surroundings, Tolerance
 from jaxcheck.compare.svd import svd
 from jaxcheck.compare.topk import topk
 from jaxcheck.compare.ulp import ulp
 from jaxcheck.results import LeafResult
 
-__all__ = ["COMPARATORS", "ParameterError", "Surroundings", "compare_leaf", "signature_difference"]
+__all__ = ["COMPARATORS", "Among", "ParameterError", "Surroundings", "compare_leaf", "signature_difference"]
 
 # Their parameters are described, for the registry, by the blocks of the same names in jaxcheck/registry/comparators.py.
 COMPARATORS: dict[str, Comparator] = {
@@ -55,21 +55,23 @@ def compare_leaf(
     against: str = "golden",
     parameters: Mapping[str, Any] | None = None,
     around: Surroundings | None = None,
+    among: Among | None = None,
 ) -> LeafResult:
     """The leaf at `path` compared with its golden: arrays of one shape and dtype (see `signature_difference`).
 
     `dtype_name` is JAX's name of the dtype, `against` what `golden` is called in the reason (`eager`, `reference`).
-    `parameters` are the comparator's, `around` the other leaves and the inputs that these may name. Raises ValueError
+    `parameters` are the comparator's, `around` the other leaves and the inputs that these may name.
+    `among` says which elements these are where the leaf has more, for comparators of BY_ELEMENT. Raises ValueError
     for an unknown comparator, ParameterError for parameters that do not fit, and what `compare_arrays` raises.
     """
     if comparator not in COMPARATORS:
         raise ValueError(f"{path}: no comparator {comparator!r}; valid: {', '.join(COMPARATORS)}")
-    subject = Subject(path, golden, actual, tolerance, against, parameters or {}, around or Surroundings())
+    subject = Subject(path, golden, actual, tolerance, against, parameters or {}, around or Surroundings(), among)
     judgement = COMPARATORS[comparator](subject)
     return LeafResult(
         path=path,
         dtype=dtype_name,
-        shape=golden.shape,
+        shape=golden.shape if among is None else among.shape,
         tolerance=judgement.tolerance,
         reason=judgement.reason,
         **dict(judgement.statistics),

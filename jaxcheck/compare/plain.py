@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxcheck.compare.arrays import BOUNDS, LABELS, compare_arrays
 from jaxcheck.compare.distances import Array
 from jaxcheck.compare.subject import Judgement, Subject
+from jaxcheck.compare.tally import BOUNDS, LABELS
 from jaxcheck.results import Statistics, ToleranceUsed, Worst
 
 NONFINITE = {"nan": "NaN", "inf": "inf", "-inf": "-inf"}
@@ -17,18 +17,18 @@ NONFINITE = {"nan": "NaN", "inf": "inf", "-inf": "-inf"}
 def allclose(subject: Subject) -> Judgement:
     """Every element within atol + rtol * |golden|."""
     used = subject.used()
-    statistics = compare_arrays(subject.golden, subject.actual, rtol=used.rtol, atol=used.atol)
+    statistics = subject.statistics(rtol=used.rtol, atol=used.atol)
     return Judgement(statistics, used, _reason(statistics, used, subject.golden.dtype, subject.against))
 
 
 def exact(subject: Subject) -> Judgement:
     """Every bit, whatever the tolerance: the sign of a zero and the payload of a NaN count too."""
     used = ToleranceUsed(rtol=0.0, atol=0.0, source="comparator: exact")
-    statistics = compare_arrays(subject.golden, subject.actual, rtol=0.0, atol=0.0)
+    statistics = subject.statistics(rtol=0.0, atol=0.0)
     reason = _reason(statistics, used, subject.golden.dtype, subject.against)
-    other_bits = statistics.size - statistics.bit_equal
+    other_bits = statistics.seen - statistics.bit_equal
     if reason is None and other_bits:
-        reason = f"{other_bits:,} of {statistics.size:,} have other bits: the sign of a zero, or another NaN"
+        reason = f"{other_bits:,} of {statistics.out_of} have other bits: the sign of a zero, or another NaN"
     return Judgement(statistics, used, reason)
 
 
@@ -38,7 +38,7 @@ def by_ratio(subject: Subject, ratio: Array, used: ToleranceUsed, reason: str | 
     `max_abs`, `max_rel` and `max_ulp` stay those of the elements. Where a NaN or an infinity meets something else,
     that is the reason, whatever the measures say.
     """
-    moved = compare_arrays(subject.golden, subject.actual, rtol=0.0, atol=0.0)
+    moved = subject.statistics(rtol=0.0, atol=0.0)
     if moved.nonfinite:
         return Judgement(moved, used, _reason(moved, used, subject.golden.dtype, subject.against))
     statistics = moved.model_copy(
@@ -69,7 +69,7 @@ def _reason(statistics: Statistics, tolerance: ToleranceUsed, dtype: Any, agains
     factor = f" {times(statistics.violation_ratio)}" if worst.allowed else ""
     allowed = f", allowed {worst.allowed:.2g}" if tolerance.rtol or tolerance.atol else ""
     values = f"{text_of(worst.actual, dtype)} was {text_of(worst.golden, dtype)}"
-    count = f"{statistics.mismatched:,} of {statistics.size:,} {beyond}"
+    count = f"{statistics.mismatched:,} of {statistics.out_of} {beyond}"
     return f"{count}, worst{factor}{at(worst.index)}: {values}{allowed}"
 
 
@@ -79,7 +79,7 @@ def _nonfinite_reason(statistics: Statistics, worst: Worst, dtype: Any, against:
         return where
     others = statistics.mismatched - statistics.nonfinite
     finite = f", {others:,} more beyond tolerance" if others else ""
-    return f"{where}; {statistics.nonfinite:,} of {statistics.size:,} disagree in NaN or infinity{finite}"
+    return f"{where}; {statistics.nonfinite:,} of {statistics.out_of} disagree in NaN or infinity{finite}"
 
 
 def at(index: tuple[int, ...]) -> str:

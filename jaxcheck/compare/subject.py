@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from jaxcheck.compare.arrays import compare_arrays
 from jaxcheck.compare.distances import Array, is_extended
 from jaxcheck.results import Statistics, ToleranceUsed
 
@@ -49,8 +51,28 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
+class Among:
+    """The elements at hand are those at `positions`, in C order, of an array of `shape`."""
+
+    shape: tuple[int, ...]
+    positions: Array
+
+    def told(self, found: Statistics) -> Statistics:
+        """Statistics of the elements at hand as those of the array."""
+        worst = found.worst
+        if worst is not None:
+            index = np.unravel_index(int(self.positions[worst.index[0]]), self.shape)
+            worst = worst.model_copy(update={"index": tuple(map(int, index))})
+        size = math.prod(self.shape)
+        return found.model_copy(update={"size": size, "compared": found.size, "worst": worst})
+
+
+@dataclass(frozen=True)
 class Subject:
-    """A leaf to be compared: arrays of one shape and dtype. `against` is what `golden` is called in words."""
+    """A leaf to be compared: arrays of one shape and dtype. `against` is what `golden` is called in words.
+
+    Where they are only some elements of a leaf, `among` says which; comparators of single elements take these.
+    """
 
     path: str
     golden: Array
@@ -59,6 +81,12 @@ class Subject:
     against: str = "golden"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     around: Surroundings = Surroundings()
+    among: Among | None = None
+
+    def statistics(self, *, rtol: float, atol: float) -> Statistics:
+        """How far the elements moved."""
+        found = compare_arrays(self.golden, self.actual, rtol=rtol, atol=atol)
+        return found if self.among is None else self.among.told(found)
 
     def output(self, parameter: str) -> Pair:
         """(golden, actual) of the output leaf that the parameter names."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Verdict = Literal["unchanged", "drifted", "improved", "regressed", "changed"]
-BLOCK = 1 << 18
+BLOCK = 1 << 16
 
 
 def verdict(*, unchanged: bool, within: bool, golden_error: float | None, actual_error: float | None) -> Verdict:
@@ -39,12 +39,30 @@ def error_to_truth(array: Array, truth: Array) -> float:
     for start in range(0, exact.size, BLOCK):
         want = exact[start : start + BLOCK]
         got = values[start : start + BLOCK].astype(want.dtype)
-        finite = np.isfinite(want)
-        if not np.array_equal(finite, np.isfinite(got)) or not _same(got[~finite], want[~finite]):
-            return math.inf
-        worst = max(worst, float(np.abs(got[finite] - want[finite]).max(initial=0.0)))
-        scale = max(scale, float(np.abs(want[finite]).max(initial=0.0)))
+        with np.errstate(all="ignore"):
+            furthest = float(np.abs(got - want).max())
+        if not math.isfinite(furthest):
+            finite = np.isfinite(want)
+            if not np.array_equal(finite, np.isfinite(got)) or not _same(got[~finite], want[~finite]):
+                return math.inf
+            got, want = got[finite], want[finite]
+            furthest = float(np.abs(got - want).max(initial=0.0))
+        worst = max(worst, furthest)
+        scale = max(scale, float(np.abs(want).max(initial=0.0)))
     return worst / scale if scale else worst
+
+
+def extent(array: Array) -> tuple[float, float]:
+    """(min, max) of |value| over the finite elements; (inf, 0) where there are none."""
+    wide = np.complex128 if array.dtype.kind == "c" else np.float64
+    values, least, most = array.reshape(-1), math.inf, 0.0
+    for start in range(0, array.size, BLOCK):
+        sizes = np.abs(values[start : start + BLOCK].astype(wide))
+        if not math.isfinite(sizes.max()):
+            sizes = sizes[np.isfinite(sizes)]
+        least = min(least, float(sizes.min(initial=math.inf)))
+        most = max(most, float(sizes.max(initial=0.0)))
+    return least, most
 
 
 def _same(got: Array, want: Array) -> bool:

@@ -113,7 +113,7 @@ def moved(leaves: Sequence[LeafResult]) -> str:
         if not leaf.moved:
             continue
         if leaf.nonfinite:
-            said.append(f"{leaf.path}: NaN or infinity disagrees in {leaf.nonfinite:,} of {leaf.size:,}")
+            said.append(f"{leaf.path}: NaN or infinity disagrees in {leaf.nonfinite:,} of {leaf.out_of}")
         elif leaf.reason and leaf.violation_ratio < INFINITE:
             said.append(f"{leaf.path} by {number(leaf.violation_ratio)} x its tolerance")
         elif leaf.reason:

@@ -12,6 +12,7 @@ import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -21,8 +22,9 @@ from jaxcheck.execution.conduct import file_digest
 from jaxcheck.execution.truth import Known
 from jaxcheck.goldens.golden import Blessing, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
-from jaxcheck.registry.model import GRADIENT, Registry
+from jaxcheck.registry.model import GRADIENT, Recipe, Registry
 from jaxcheck.registry.select import Selection, selected_recipes, wants_case
+from jaxcheck.registry.tolerance import is_digest
 from jaxcheck.results import CheckResult, Run, Status
 
 Action = Literal["bless", "drop", "keep", "refuse"]
@@ -167,8 +169,11 @@ def promote(
     blessing: Blessing,
     backend: str | None,
     known: Mapping[tuple[str, str], Known],
+    recipes: Mapping[str, Recipe],
 ) -> list[Path]:
     """Makes the candidates' bytes the goldens of the blessed cases, one atomic write a recipe; the files written.
+
+    Of leaves that the recipe stores as digests, an excerpt.
 
     `backend` is given where the golden is to be that backend's own (`recipe@gpu.npz`); `known` is what they are to
     hold beside the numbers: truths and noise floors.
@@ -181,7 +186,7 @@ def promote(
             continue
         target = _target_backend(goldens, name, run, backend)
         beside = {case: known.get((name, case), Known()) for case in chosen["bless"]}
-        if _promote_recipe(name, beside, chosen["drop"], candidates, goldens, blessing, target):
+        if _promote_recipe(name, recipes.get(name), beside, chosen["drop"], candidates, goldens, blessing, target):
             written.append(goldens.path(name, target))
     return written
 
@@ -196,6 +201,7 @@ def _target_backend(goldens: GoldenStore, name: str, run: Run, backend: str | No
 
 def _promote_recipe(
     name: str,
+    recipe: Recipe | None,
     cases: Mapping[str, Known],
     dropped: Sequence[str],
     candidates: GoldenStore,
@@ -203,14 +209,14 @@ def _promote_recipe(
     blessing: Blessing,
     backend: str | None,
 ) -> bool:
-    changes = {}
+    changes: dict[str, GoldenCase] = {}
     if cases:
         candidate = candidates.load(name)
         assert candidate is not None
         with candidate:
-            changes = {
-                case: _blessed(candidate.case(case, program=True), blessing, known) for case, known in cases.items()
-            }
+            for case, beside in cases.items():
+                blessed = _blessed(candidate.case(case, program=True), blessing, beside)
+                changes[case] = blessed.abridged(partial(is_digest, recipe)) if recipe else blessed
     try:
         changed = goldens.update(name, changes, dropped, backend)
     except GoldenError:

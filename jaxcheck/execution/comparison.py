@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -9,17 +10,32 @@ import numpy as np
 
 from jaxcheck.compare.arrays import compare_arrays
 from jaxcheck.compare.distances import is_integer
-from jaxcheck.compare.leaves import ParameterError, Surroundings, compare_leaf, signature_difference
-from jaxcheck.goldens.leaf import Leaf, Tree
+from jaxcheck.compare.leaves import Among, ParameterError, Surroundings, compare_leaf, signature_difference
+from jaxcheck.compare.tally import LABELS
+from jaxcheck.goldens.leaf import Leaf, Tree, kept_by_all
 from jaxcheck.goldens.structure import describe_difference
-from jaxcheck.registry.model import BOUNDED_BY_THEMSELVES, OutputRule, Tolerance
+from jaxcheck.registry.model import BOUNDED_BY_THEMSELVES, BY_ELEMENT, OutputRule, Tolerance
 from jaxcheck.registry.tolerance import OutputRules, output_rule
 from jaxcheck.results import Finding, LeafResult, ToleranceUsed
 
 
 def _same_bits(expected: Leaf, actual: Leaf) -> bool:
     """Whether only the name of the bits is another: a raw PRNG key made a typed one, an array reshaped."""
+    if expected.excerpt or actual.excerpt:
+        return False  # a digest is of bits and their name
     return expected.words.nbytes == actual.words.nbytes and expected.words.tobytes() == actual.words.tobytes()
+
+
+def _by_digest(found: LeafResult, expected: Leaf, actual: Leaf, rule: OutputRule) -> LeafResult:
+    """What was found in an excerpt, with what the digests of the whole leaves say besides."""
+    if expected.digest == actual.digest:
+        histogram = found.histogram | {LABELS[0]: found.size}
+        return found.model_copy(update={"bit_equal": found.size, "compared": None, "histogram": histogram})
+    if found.reason is None and (rule.comparator == "exact" or not found.compared):
+        kept = f"{found.compared:,} elements, which are the same" if found.compared else "no element"
+        reason = f"its digest is {actual.digest[:12]}…, was {expected.digest[:12]}…; beside it the golden keeps {kept}"
+        return found.model_copy(update={"reason": reason, "violation_ratio": sys.float_info.max})
+    return found
 
 
 def in_common(expected: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -85,10 +101,23 @@ class Comparison:
             same = "; the bits are the same" if _same_bits(expected, actual) else ""
             return self._other_signature(actual, signature + same)
         rule = output_rule(self.recipe, actual.path) or OutputRule()
-        return self._compared(actual, expected.array(), actual.array(), rule, against, around)
+        (theirs, mine), positions = kept_by_all(expected, actual)
+        if positions is None:
+            return self._compared(actual, theirs, mine, rule, against, around)
+        if rule.comparator not in BY_ELEMENT:
+            return self._needs_the_whole(actual, rule)
+        found = self._compared(actual, theirs, mine, rule, against, around, Among(actual.shape, positions))
+        return found if isinstance(found, Finding) else _by_digest(found, expected, actual, rule)
 
     def _compared(
-        self, leaf: Leaf, expected: Any, actual: Any, rule: OutputRule, against: str, around: Surroundings
+        self,
+        leaf: Leaf,
+        expected: Any,
+        actual: Any,
+        rule: OutputRule,
+        against: str,
+        around: Surroundings,
+        among: Among | None = None,
     ) -> LeafResult | Finding:
         tolerance = self.recipe.tolerance(leaf.path, leaf.dtype, self.backend)
         if tolerance is None and rule.comparator in BOUNDED_BY_THEMSELVES:
@@ -106,6 +135,7 @@ class Comparison:
                 against=against,
                 parameters=rule.parameters,
                 around=around,
+                among=among,
             )
         except ParameterError as error:
             where = self.recipe.locate("outputs", leaf.path, "comparator")
@@ -118,6 +148,11 @@ class Comparison:
             return self.recipe.tolerance(path, dtype, self.backend)
 
         return Surroundings(expected, actual, self.inputs, tolerance)
+
+    def _needs_the_whole(self, leaf: Leaf, rule: OutputRule) -> Finding:
+        where = self.recipe.locate("outputs", leaf.path, "comparator")
+        text = f"the comparator {rule.comparator} looks at all of {leaf.path}, of which the golden keeps an excerpt"
+        return Finding(kind="tolerance", message=f"{where}: {text} (jaxcheck bless --all keeps it whole)")
 
     def _no_tolerance(self, leaf: Leaf) -> Finding:
         where = self.recipe.locate("tolerance")
@@ -156,12 +191,14 @@ class Comparison:
                 text = f"the reference gives {has}, the kernel {instead}"
                 findings.append(Finding(kind="reference", message=text))
                 continue
-            expected, computed = in_common(theirs.array(), mine.array())
-            leaf = self._compared(mine, expected, computed, self._reference_rule(mine.path), "reference", around)
+            (known, given), positions = kept_by_all(theirs, mine)
+            among = None if positions is None else Among(mine.shape, positions)
+            rule = self._reference_rule(mine.path)
+            leaf = self._compared(mine, *in_common(known, given), rule, "reference", around, among)
             if isinstance(leaf, Finding):
                 findings.append(leaf)
                 continue
-            leaves.append(leaf.model_copy(update={"max_ulp": ulps_to(theirs.array(), mine.array())}))
+            leaves.append(leaf.model_copy(update={"max_ulp": ulps_to(known, given)}))
             if leaf.reason:
                 text = f"differs from the reference: {mine.path}: {leaf.reason}"
                 findings.append(Finding(kind="reference", message=text))
@@ -174,4 +211,4 @@ class Comparison:
 
 
 def _arrays(leaves: Sequence[Leaf]) -> dict[str, Any]:
-    return {leaf.path: leaf.array() for leaf in leaves}
+    return {leaf.path: leaf.array() for leaf in leaves if leaf.excerpt is None}

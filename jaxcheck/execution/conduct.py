@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field
@@ -18,7 +20,7 @@ from jaxcheck.execution.latency import distribution
 from jaxcheck.execution.process import Death
 from jaxcheck.execution.saved import SavedCase, Saving, saved_case
 from jaxcheck.execution.session import Session
-from jaxcheck.goldens.exchange import read_tree
+from jaxcheck.goldens.exchange import read_tree, take_tree
 from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Position, Recipe, Registry
@@ -107,9 +109,16 @@ def conduct(work: Assignment, recipe: Recipe, session: Session) -> Conducted:
 def file_digest(path: str) -> str:
     """sha256 of a source file; empty for one that is gone."""
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        status = os.stat(path)
+        return _digest(path, status.st_mtime_ns, status.st_size)
     except OSError:
         return ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest(path: str, changed: int, size: int) -> str:
+    """Once for all recipes that have the source in common."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _open_golden(run: RecipeRun) -> None:
@@ -192,7 +201,7 @@ def _prepare(run: RecipeRun) -> Death | None:
     run.session.start()
     if run.generation == run.session.generation:
         return None
-    request = {"op": "prepare", "recipe": recipe_message(run.recipe, run.work.registry.root)}
+    request = {"op": "prepare", "recipe": recipe_message(run.recipe, run.work.registry.root), "alone": True}
     reply = run.session.request(request, run.timeout())
     if isinstance(reply, Death):
         return reply
@@ -363,10 +372,10 @@ def _outcome(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Outcome:
     if death is not None:
         return Outcome(mode, death=death, stdout=stdout, stderr=stderr)
     assert isinstance(reply, dict)
-    outputs = read_tree(reply["outputs"])[0] if "outputs" in reply else None
-    reference = read_tree(reply["reference"])[0] if "reference" in reply else None
-    pairs = [(words, read_tree(one)[0], read_tree(other)[0]) for words, one, other in reply.get("pairs", ())]
-    inputs = read_tree(reply["given"])[0] if "given" in reply else None
+    outputs = take_tree(reply["outputs"]) if "outputs" in reply else None
+    reference = read_tree(reply["reference"])[0] if "reference" in reply else None  # that of the other modes, too
+    pairs = [(words, take_tree(one), take_tree(other)) for words, one, other in reply.get("pairs", ())]
+    inputs = take_tree(reply["given"]) if "given" in reply else None
     timed = _latency(run, name, mode, view) if run.work.latency and reply["outcome"] == "value" else None
     if isinstance(timed, str):
         reply["notes"].append(f"not timed: {timed}")

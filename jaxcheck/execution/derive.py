@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-import numpy as np
-
+from jaxcheck.compare.verdict import extent
 from jaxcheck.execution.conditioning import floor_limit, is_plain
 from jaxcheck.execution.verdicts import eps_of, floor_of, scale_of
 from jaxcheck.goldens.golden import GoldenCase
@@ -190,8 +189,7 @@ def _reason(recipe: Recipe, case: GoldenCase, leaf: Leaf, floor: float | None) -
 
 def _least(leaf: Leaf) -> float:
     """min |value| over the finite elements, of which there are some."""
-    values = leaf.array().astype(np.complex128 if leaf.dtype.startswith("complex") else np.float64)
-    return float(np.abs(values[np.isfinite(values)]).min())
+    return extent(leaf.array())[0]
 
 
 def merged(leaves: Sequence[Measured]) -> Bound:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,13 +16,15 @@ from jaxcheck.execution.process import Death
 from jaxcheck.execution.run import launch_for, needs_of
 from jaxcheck.execution.session import Session
 from jaxcheck.execution.verdicts import floor_of, loosened
+from jaxcheck.goldens.excerpt import WHOLE
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.store import GoldenStore, backend_stem, open_golden
 from jaxcheck.registry.model import GRADIENT, OutputRule, Recipe, Registry
-from jaxcheck.registry.tolerance import output_rule
+from jaxcheck.registry.tolerance import is_digest, output_rule
 
 LARGE_GOLDEN = 10 << 20
 HIDING_FLOORS = 1000.0
+LEAVES_NAMED = 3
 
 
 def name_faults(registry: Registry) -> tuple[list[Fault], list[str]]:
@@ -44,7 +49,8 @@ def name_faults(registry: Registry) -> tuple[list[Fault], list[str]]:
 def _ask(session: Session, recipe: Recipe, root: str) -> tuple[list[str], list[Fault]]:
     """(names of the recipe's cases, faults)"""
     session.start()
-    reply = session.request({"op": "prepare", "recipe": recipe_message(recipe, root)}, recipe.timeout)
+    message = {"op": "prepare", "recipe": recipe_message(recipe, root), "alone": True}
+    reply = session.request(message, recipe.timeout)
     if isinstance(reply, Death):
         return [], [recipe.locate("kernel").fault(f"importing it killed the worker: {reply.reason}")]
     found = []
@@ -141,7 +147,7 @@ def _remarks(recipe: Recipe, path: Path) -> list[Remark]:
         Remark("other" if own else kind, names[case], f"{names[case]}{where}: {said}") for kind, case, said in found
     ]
     if (size := path.stat().st_size) > LARGE_GOLDEN:
-        text = f"{path.name} has {size >> 20} MiB: a smaller case, or a slice of it, serves as well"
+        text = f"{path.name} has {size >> 20} MiB: {_smaller(cases.values(), size)}"
         remarks.append(Remark("other", recipe.name, text))
     return remarks
 
@@ -156,6 +162,7 @@ def _case_remarks(recipe: Recipe, case: str, held: GoldenCase) -> Iterator[tuple
         yield "other", case, "the golden holds gradients, and the recipe is not run in mode grad"
     yield from (("other", case, text) for text in tolerance_remarks(recipe, case, held))
     yield from (("other", case, text) for text in loosened_remarks(recipe, held))
+    yield from (("other", case, text) for text in _otherwise_kept(recipe, held))
 
 
 def loosened_remarks(recipe: Recipe, golden: GoldenCase) -> list[str]:
@@ -167,6 +174,34 @@ def loosened_remarks(recipe: Recipe, golden: GoldenCase) -> list[str]:
 
 def _backend(golden: GoldenCase) -> str:
     return str(golden.blessing.environment.get("backend", "cpu"))
+
+
+def _otherwise_kept(recipe: Recipe, golden: GoldenCase) -> Iterator[str]:
+    """Leaves that were blessed under another word on how they are kept."""
+    for leaf in (*(golden.outputs.leaves if golden.outputs else ()), *golden.grad_leaves):
+        kept, said = leaf.excerpt is not None, is_digest(recipe, leaf.path) and leaf.size > WHOLE
+        if kept != said:
+            is_so, word = ("as a digest", "whole") if kept else ("whole", "digest")
+            again = f"jaxcheck bless {shlex.quote(recipe.name)} --all"
+            yield f"{leaf.path} is kept {is_so}, the registry says `store: {word}` ({again})"
+
+
+def _smaller(cases: Iterable[GoldenCase], size: int) -> str:
+    """What would make a golden smaller: digests in place of outputs, where these are much of it."""
+    whole: Counter[str] = Counter()
+    for case in cases:
+        truths = case.truth.by_path if case.truth else {}
+        for leaf in (*(case.outputs.leaves if case.outputs else ()), *case.grad_leaves):
+            if leaf.excerpt is None and leaf.size > WHOLE:
+                whole[leaf.path] += leaf.words.nbytes + (truths[leaf.path].words.nbytes if leaf.path in truths else 0)
+    if whole.total() < size // 2:
+        return "a smaller case, or a slice of it, serves as well"
+    named = ", ".join(f"{json.dumps(path)}: {{store: digest}}" for path, _ in whole.most_common(LEAVES_NAMED))
+    more = f" and {len(whole) - LEAVES_NAMED} more" if len(whole) > LEAVES_NAMED else ""
+    return (
+        f"a smaller case serves as well, or `outputs: {{{named}}}`{more}: "
+        f"a digest and some blocks of what takes {whole.total() >> 20} MiB"
+    )
 
 
 def tolerance_remarks(recipe: Recipe, case: str, golden: GoldenCase) -> list[str]:

@@ -23,7 +23,7 @@ from jaxcheck.execution.changes import CaseChange, candidate_change
 from jaxcheck.execution.truth import Known
 from jaxcheck.goldens.golden import Blessing
 from jaxcheck.goldens.store import GoldenStore
-from jaxcheck.registry.model import Registry
+from jaxcheck.registry.model import Recipe, Registry
 from jaxcheck.registry.select import Selection
 from jaxcheck.results import Run
 
@@ -101,6 +101,7 @@ class Review:
     goldens: GoldenStore
     known: Mapping[tuple[str, str], Known]
     blessing: Callable[[], Blessing]
+    recipes: Mapping[str, Recipe]
     accepted: list[Item] = field(default_factory=list)
     rejected: list[Item] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
@@ -111,8 +112,9 @@ class Review:
         self.accepted, self.rejected = [], []
         if accepted:
             decisions = [(item.facts, item.decision) for item in accepted]
+            blessing = self.blessing()
             self.written += promote(
-                self.run, decisions, self.candidates, self.goldens, self.blessing(), None, self.known
+                self.run, decisions, self.candidates, self.goldens, blessing, None, self.known, self.recipes
             )
         for item in rejected:
             forget(self.candidates, item.facts.recipe, [item.facts.case])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import jaxcheck
+from jaxcheck.compare.threads import cores
 from jaxcheck.errors import Unavailable
 from jaxcheck.execution.cache import trim
 from jaxcheck.execution.conduct import Assignment, Conducted, conduct, without_worker
@@ -149,9 +150,8 @@ def execute(
 
 def default_jobs(recipes: Sequence[Recipe]) -> int:
     """A second worker pays for its start (importing JAX) only when there is enough to do."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     checks = sum(max(len(recipe.cases), 4) * len(recipe.modes) for recipe in recipes)
-    return max(1, min(cores, checks // CHECKS_A_WORKER))
+    return max(1, min(cores(), checks // CHECKS_A_WORKER))
 
 
 def _conduct(work: Assignment, recipe: Recipe, session: Session) -> Conducted:

@@ -293,7 +293,7 @@ def _read_cases(archive: Archive) -> Iterator[tuple[str, SavedCase]]:
 
 def _read_tree(archive: Archive, case: int, mode: str, meta: Any) -> Tree:
     checked = check_tree_meta(meta)
-    words = [archive.read(_entry(case, mode, index)) for index in range(len(checked["leaves"]))]
+    words = [archive.read(_entry(case, mode, index), checked=False) for index in range(len(checked["leaves"]))]
     return Tree.restore(checked, words)
 
 

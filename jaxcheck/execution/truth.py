@@ -85,7 +85,8 @@ def _of_recipe(
             folder.mkdir(exist_ok=True)
             session.start()
             if generation != session.generation:  # the first case, or the first one after a death
-                prepared = session.request({"op": "prepare", "recipe": recipe_message(recipe, root)}, recipe.timeout)
+                message = {"op": "prepare", "recipe": recipe_message(recipe, root), "alone": True}
+                prepared = session.request(message, recipe.timeout)
                 if isinstance(prepared, Death):
                     found[case] = Known(extra={"truth": {"reason": prepared.reason}})
                     continue

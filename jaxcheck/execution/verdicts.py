@@ -6,12 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from jaxcheck.compare.sample import sample_of
-from jaxcheck.compare.verdict import Verdict, error_to_truth, verdict
+from jaxcheck.compare.verdict import Verdict, error_to_truth, extent, verdict
 from jaxcheck.goldens.golden import GoldenCase
-from jaxcheck.goldens.leaf import Leaf, Tree
+from jaxcheck.goldens.leaf import Leaf, Tree, kept_by_all
 from jaxcheck.registry.tolerance import OutputRules, output_rule
 from jaxcheck.results import ErrorToTruth, LeafResult, Sample
 
@@ -72,20 +70,22 @@ def _judged(leaf: LeafResult, golden: Yardstick, old: Leaf, new: Leaf, sampled: 
     truth = golden.truth.by_path.get(leaf.path) if golden.truth else None
     errors = None
     if truth is not None and truth.shape == old.shape == new.shape:
-        before = error_to_truth(old.array(), truth.array())
-        after = before if leaf.bit_equal == leaf.size else error_to_truth(new.array(), truth.array())
+        (theirs, mine, exact), _ = kept_by_all(old, new, truth)
+        before = error_to_truth(theirs, exact)
+        after = before if leaf.bit_equal == leaf.size else error_to_truth(mine, exact)
         errors = ErrorToTruth(golden=before, actual=after)
     update: dict[str, Any] = {
         "verdict": _verdict(leaf, errors),
         "error_to_truth": errors,
-        "floors": _floors(leaf, golden, old),
+        "floors": _floors(leaf, golden, old if old.excerpt is None else new),
         "sample": _sample(leaf, old, new) if sampled else None,
     }
     return leaf.model_copy(update=update | ({"eps": eps_of(old)} if errors else {}))
 
 
 def _sample(leaf: LeafResult, old: Leaf, new: Leaf) -> Sample | None:
-    """None where the two are not of one shape and dtype, and for keys: their words are no numbers to look at."""
+    """None where the two are not of one shape and dtype, nor whole, and for keys: their words are no numbers to look
+    at."""
     before, after = old.array(), new.array()
     if leaf.dtype.startswith("key<") or before.dtype != after.dtype or before.shape != after.shape or not before.size:
         return None
@@ -100,9 +100,8 @@ def _floors(leaf: LeafResult, golden: Yardstick, old: Leaf) -> float | None:
 
 
 def scale_of(leaf: Leaf) -> float:
-    """max |value| over the finite elements of a float or complex leaf."""
-    values = leaf.array().astype(np.complex128 if leaf.dtype.startswith("complex") else np.float64)
-    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    """max |value| over the finite elements of a float or complex leaf, as far as it is kept."""
+    return extent(leaf.array())[1]
 
 
 def eps_of(leaf: Leaf) -> float:
@@ -118,6 +117,11 @@ def remarks(leaves: Sequence[LeafResult], golden: GoldenCase) -> list[str]:
     for leaf in leaves:
         if leaf.floors is not None and leaf.floors > NOTABLE_FLOORS and leaf.reason is None:
             notes.append(f"{leaf.path} drifted by {leaf.floors:.2g} noise floors, within its tolerance")
+        if leaf.compared:
+            notes.append(
+                f"{leaf.path}: {leaf.compared:,} of {leaf.size:,} elements were compared: the golden keeps these and a "
+                "digest, which is another"
+            )
     notes += loosened(golden.tolerance, {leaf.path: leaf.tolerance for leaf in leaves})
     return notes
 

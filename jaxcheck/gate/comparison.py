@@ -234,7 +234,9 @@ def _with_truth(leaf: LeafResult, truth: Tree | None) -> LeafResult:
     exact = truth.by_path.get(leaf.path) if truth else None
     if leaf.worst is None or exact is None or exact.shape != leaf.shape:
         return leaf
-    value = exact.array()[leaf.worst.index]
+    value = exact.element(leaf.worst.index)
+    if value is None:
+        return leaf
     return leaf.model_copy(update={"worst": Worst(**leaf.worst.model_dump() | {"truth": as_value(value)})})
 
 

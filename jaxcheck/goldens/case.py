@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,20 @@ class GoldenCase:
         for name, part in TREES.items():
             if (tree := getattr(self, name)) is not None:
                 yield part, tree
+
+    @property
+    def has_excerpts(self) -> bool:
+        """Whether only an excerpt is kept of some leaf."""
+        return any(leaf.excerpt is not None for _, tree in self.trees() for leaf in tree.leaves)
+
+    def abridged(self, chosen: Callable[[str], bool]) -> GoldenCase:
+        """The case with no more than excerpts of the leaves whose paths are chosen; inputs are always kept whole."""
+        return replace(
+            self,
+            outputs=self.outputs and self.outputs.abridged(chosen),
+            truth=self.truth and self.truth.abridged(chosen),
+            gradients=self.gradients and self.gradients.abridged(lambda path: chosen(GRADIENT + path)),
+        )
 
     def arrays(self, case: str) -> dict[str, Array]:
         """What an archive holds of it, by entry; GoldenError where two leaves of a tree have one path."""

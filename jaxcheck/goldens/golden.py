@@ -11,6 +11,9 @@ Everything else stands in the metadata:
     cases        {NAME: {hash, contract, blessing, inputs, outputs, truth, error, tolerance, program,
                  program_reason, statics, extra}}, and `gradients` where there are any; a tree is {structure,
                  leaves: [{path, dtype, shape, weak_type, impl, sha256}, ...]}, a program {size, sha256}
+
+A leaf of which only an excerpt is kept has `excerpt` as well: {starts, length, sha256}, and its entry is one array of
+these blocks. A golden with such leaves has schema 2; all others have schema 1, as ever.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from jaxcheck.goldens.leaf import Tree, json_field
 __all__ = ["SCHEMA", "Blessing", "CaseSummary", "Draft", "ErrorRecord", "Golden", "GoldenCase"]
 
 SCHEMA = 1
+SCHEMA_OF_EXCERPTS = 2
 
 
 class Golden:
@@ -59,7 +63,7 @@ class Golden:
     def __init__(self, archive: Archive) -> None:
         self.path = archive.path
         self._archive = archive
-        _check_schema(archive)
+        self.schema = _checked_schema(archive)
         try:
             self.recipe: str = json_field(archive.meta, "recipe", str)
             self.jaxcheck: str = json_field(archive.meta, "jaxcheck", str)
@@ -85,7 +89,8 @@ class Golden:
     @cached_property
     def digest(self) -> str:
         """sha256 over the content: all that is not provenance."""
-        return _digest(self.recipe, {name: summary.digest for name, summary in self._summaries.items()})
+        digests = {name: summary.digest for name, summary in self._summaries.items()}
+        return _digest(self.schema, self.recipe, digests)
 
     def summary(self, case: str) -> CaseSummary:
         """What the metadata say of a case; no array is read."""
@@ -102,7 +107,7 @@ class Golden:
         return GoldenCase(
             hash=said.hash,
             contract=said.contract,
-            inputs=self._tree(name, "inputs", said.inputs),
+            inputs=self.inputs(name),
             outputs=self._tree(name, "outputs", said.outputs) if said.outputs else None,
             error=said.error,
             tolerance=said.tolerance,
@@ -114,6 +119,10 @@ class Golden:
             statics=said.statics,
             extra=said.extra,
         )
+
+    def inputs(self, case: str) -> Tree:
+        """The inputs of a case alone: nothing else of it is read."""
+        return self._tree(case, "inputs", self.summary(case).inputs)
 
     def program(self, case: str) -> bytes | None:
         """The StableHLO export of a case, or None. It is executable: ask for it only in order to run it."""
@@ -131,7 +140,7 @@ class Golden:
             self.case(name, program=True)
 
     def _tree(self, case: str, tree: str, meta: dict[str, Any]) -> Tree:
-        words = [self._archive.read(entry) for entry in self.summary(case).leaf_entries(case, tree)]
+        words = [self._archive.read(entry, checked=False) for entry in self.summary(case).leaf_entries(case, tree)]
         try:
             return Tree.restore(meta, words)
         except GoldenError as error:
@@ -159,27 +168,29 @@ class Draft:
                 blessings.append(blessing)
             meta["blessing"] = blessings.index(blessing)
         arrays = {entry: array for name, case in cases.items() for entry, array in case.arrays(name).items()}
-        facts = {"schema": SCHEMA, "recipe": recipe, "jaxcheck": jaxcheck.__version__}
-        return cls(facts | {"blessings": blessings, "cases": metas}, arrays, _digest(recipe, digests))
+        schema = SCHEMA_OF_EXCERPTS if any(case.has_excerpts for case in cases.values()) else SCHEMA
+        facts = {"schema": schema, "recipe": recipe, "jaxcheck": jaxcheck.__version__}
+        return cls(facts | {"blessings": blessings, "cases": metas}, arrays, _digest(schema, recipe, digests))
 
     def write(self, path: Path, replaced: str | None = None) -> None:
         """Put it in the place of what is at `path`, atomically; `replaced` is the digest of that."""
         write_archive(path, self.arrays, self.meta | {"replaced": replaced})
 
 
-def _digest(recipe: str, cases: Mapping[str, str]) -> str:
-    content = {"schema": SCHEMA, "recipe": recipe, "cases": dict(cases)}
+def _digest(schema: int, recipe: str, cases: Mapping[str, str]) -> str:
+    content = {"schema": schema, "recipe": recipe, "cases": dict(cases)}
     return hashlib.sha256(encode_meta(content).encode()).hexdigest()
 
 
-def _check_schema(archive: Archive) -> None:
+def _checked_schema(archive: Archive) -> int:
     schema = archive.meta.get("schema")
     if type(schema) is not int:
         raise damaged(archive.path, "is no golden: its metadata have no schema number")
-    here = f"jaxcheck {jaxcheck.__version__} reads schema {SCHEMA}"
-    if schema > SCHEMA:
+    here = f"jaxcheck {jaxcheck.__version__} reads schema {SCHEMA_OF_EXCERPTS}"
+    if schema > SCHEMA_OF_EXCERPTS:
         hint = "python -m pip install -U jaxcheck"
         raise GoldenError(f"{archive.path} has schema {schema}, of a newer jaxcheck; {here}", hint)
     if schema < SCHEMA:
         hint = f"delete it and {bless_hint(archive.path)}"
         raise GoldenError(f"{archive.path} has schema {schema}, of an older jaxcheck; {here}", hint)
+    return schema

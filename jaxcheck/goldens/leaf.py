@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import UnionType
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jaxcheck.errors import GoldenError
+from jaxcheck.goldens.excerpt import Excerpt, check_excerpt, excerpt_of
 from jaxcheck.goldens.structure import count_leaves
 
 Array = npt.NDArray[Any]
@@ -41,7 +43,8 @@ class Leaf:
     `.npy` names, an unsigned view for other ones, the uint32 key data for typed keys, whose implementation
     is `impl`.
 
-    Two leaves are equal when all of that is, bit for bit.
+    Where there is an `excerpt`, `words` holds its elements alone, in one dimension; digest and shape are those of the
+    whole. Two leaves are equal when all of the array is, bit for bit, however much of it is kept.
     """
 
     path: str
@@ -50,6 +53,7 @@ class Leaf:
     weak_type: bool
     words: Array
     impl: str | None = None
+    excerpt: Excerpt | None = None
 
     @classmethod
     def of(cls, path: str, array: npt.ArrayLike, weak_type: bool = False) -> Leaf:
@@ -77,17 +81,51 @@ class Leaf:
     @cached_property
     def digest(self) -> str:
         """sha256, in hexadecimal digits, of dtype, shape, impl and the little-endian bytes in C order."""
+        return self._digest_of_words() if self.excerpt is None else self.excerpt.digest
+
+    def _digest_of_words(self) -> str:
         content = hashlib.sha256(json.dumps([self.dtype, self.shape, self.impl]).encode() + b"\n")
         content.update(self.words.reshape(-1).view(np.uint8))
         return content.hexdigest()
 
+    @property
+    def size(self) -> int:
+        """How many elements the whole has."""
+        return math.prod(self.shape)
+
+    def abridged(self) -> Leaf:
+        """The leaf with no more than `excerpt_of` says."""
+        excerpt = None if self.excerpt else excerpt_of(self.dtype, self.shape, self.digest)
+        if excerpt is None:
+            return self
+        return replace(self, words=_read_only(self.words.reshape(-1)[excerpt.positions]), excerpt=excerpt)
+
+    def elements(self, positions: Array) -> Array:
+        """Those at these positions in C order, all of which are kept."""
+        flat = self.array().reshape(-1)
+        return flat[positions if self.excerpt is None else np.searchsorted(self.excerpt.positions, positions)]
+
+    def element(self, index: tuple[int, ...]) -> Any:
+        """The one at an index; None where it is not kept."""
+        if self.excerpt is None:
+            return self.array()[index]
+        place = int(np.ravel_multi_index(index, self.shape))
+        at = int(np.searchsorted(self.excerpt.positions, place))
+        kept = at < self.words.size and self.excerpt.positions[at] == place
+        return self.array()[at] if kept else None
+
     def array(self) -> Array:
-        """The logical array, bit for bit, read-only; for typed keys their uint32 words."""
+        """The logical array, bit for bit, read-only; for typed keys their uint32 words; of an excerpt its elements."""
         extended = None if self.impl is not None or self.dtype in NATIVE else extended_dtype(self.dtype)
         return self.words if extended is None else self.words.view(extended)
 
     def meta(self) -> dict[str, Any]:
         """What JSON holds of the leaf; `restore` reads it."""
+        kept = self.excerpt
+        blocks = {"starts": list(kept.starts), "length": kept.length, "sha256": self._digest_of_words()} if kept else {}
+        return self._facts() | ({"excerpt": blocks} if kept else {})
+
+    def _facts(self) -> dict[str, Any]:
         return {
             "path": self.path,
             "dtype": self.dtype,
@@ -107,17 +145,22 @@ class Leaf:
             raise GoldenError(message, "python -m pip install -U ml_dtypes")
         if words.dtype.name != stored.name:
             raise GoldenError(f"leaf {path} of dtype {dtype} is stored as {words.dtype}, not as {stored}")
-        if words.shape[: len(shape)] != shape or words.ndim != len(shape) + (impl is not None):
+        excerpt, recorded = None, meta["sha256"]
+        if kept := meta.get("excerpt"):
+            excerpt, recorded = Excerpt(tuple(kept["starts"]), kept["length"], meta["sha256"]), kept["sha256"]
+            if words.shape != (len(excerpt.starts) * excerpt.length,):
+                raise GoldenError(f"leaf {path} is stored with shape {words.shape}, not as its excerpt")
+        elif words.shape[: len(shape)] != shape or words.ndim != len(shape) + (impl is not None):
             raise GoldenError(f"leaf {path} is stored with shape {words.shape}, its metadata say {shape}")
         ordered = _read_only(words.astype(stored, order="C", copy=False))
-        leaf = cls(path, dtype, shape, meta["weak_type"], ordered, impl)
-        if leaf.digest != meta["sha256"]:
-            found, recorded = leaf.digest[:12], meta["sha256"][:12]
-            raise GoldenError(f"leaf {path} does not match its digest: {found}…, recorded was {recorded}…")
+        leaf = cls(path, dtype, shape, meta["weak_type"], ordered, impl, excerpt)
+        found = leaf.digest if excerpt is None else leaf._digest_of_words()
+        if found != recorded:
+            raise GoldenError(f"leaf {path} does not match its digest: {found[:12]}…, recorded was {recorded[:12]}…")
         return leaf
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Leaf) and self.meta() == other.meta()
+        return isinstance(other, Leaf) and self._facts() == other._facts()
 
     def __hash__(self) -> int:
         return hash((self.path, self.digest))
@@ -137,6 +180,10 @@ class Tree:
     def under(self, prefix: str) -> Tree:
         """The same tree with every leaf's path behind a prefix: `grad['w']`."""
         return Tree(self.structure, tuple(replace(leaf, path=prefix + leaf.path) for leaf in self.leaves))
+
+    def abridged(self, chosen: Callable[[str], bool]) -> Tree:
+        """The same tree with only an excerpt of the leaves whose paths are chosen."""
+        return Tree(self.structure, tuple(leaf.abridged() if chosen(leaf.path) else leaf for leaf in self.leaves))
 
     def meta(self) -> dict[str, Any]:
         return {"structure": self.structure, "leaves": [leaf.meta() for leaf in self.leaves]}
@@ -164,6 +211,22 @@ def _check_leaf_meta(meta: Any) -> None:
         json_field(meta, name, kind)
     if not all(type(length) is int and length >= 0 for length in meta["shape"]):
         raise ValueError(f"shape of leaf {meta['path']} is {meta['shape']!r}")
+    if "excerpt" in meta:
+        json_field(json_field(meta, "excerpt", dict), "sha256", str)
+        check_excerpt(meta["excerpt"], math.prod(meta["shape"]))
+
+
+def kept_by_all(*leaves: Leaf) -> tuple[list[Array], Array | None]:
+    """What can be compared of leaves of one shape: their arrays, or, where only excerpts of some are kept, the elements
+    that all of them have, and the positions of these in C order."""
+    kept = [leaf.excerpt.positions for leaf in leaves if leaf.excerpt is not None]
+    if not kept:
+        return [leaf.array() for leaf in leaves], None
+    positions = kept[0]
+    for others in kept[1:]:
+        if others is not positions:
+            positions = np.intersect1d(positions, others, assume_unique=True)
+    return [leaf.elements(positions) for leaf in leaves], positions
 
 
 def json_field(record: Any, name: str, kind: type | UnionType) -> Any:

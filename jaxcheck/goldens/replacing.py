@@ -14,23 +14,33 @@ from jaxcheck.errors import GoldenError
 
 
 @contextlib.contextmanager
-def replacing(path: Path, durable: bool = True) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A temporary file beside `path` that takes its place at the end, or is removed if anything fails.
 
-    `durable` writes through to the disk, for files that must outlive a power cut. GoldenError where the
-    system does not let us write.
+    Written through to the disk: what is there then outlives a power cut. GoldenError where the system does not let us
+    write.
     """
     temporary = path.with_name(f"{_temporary_prefix(path)}{os.urandom(4).hex()}.tmp")
     try:
         with _removed_on_failure(temporary), open(temporary, "xb") as file:
             yield file
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
+            file.flush()
+            os.fsync(file.fileno())
             file.close()
             os.replace(temporary, path)
-        if durable:
-            _sync_folder(path.parent)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+@contextlib.contextmanager
+def fresh(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, removed if anything fails: for a reader who is told when it is complete, and who forgets it after a
+    power cut. Who has read what was at `path` before keeps that. GoldenError as `replacing`."""
+    try:
+        path.unlink(missing_ok=True)
+        with _removed_on_failure(path), open(path, "xb") as file:
+            yield file
     except OSError as error:
         raise cannot_write(path, error) from error
 

@@ -65,7 +65,17 @@ def _tree_text(side: str, tree: Tree, tolerance: dict[str, dict[str, object]], e
         bound = f"  rtol {held['rtol']} atol {held['atol']} ({held['source']})" if held else ""
         weak = " weak" if leaf.weak_type else ""
         yield printable(f"  {side} {leaf.path}: {leaf.dtype}{list(leaf.shape)}{weak}{bound}")
-        yield from ("      " + line for line in _array_lines(leaf, elements))
+        if leaf.excerpt is not None:
+            yield f"      sha256 {leaf.digest}, and {_kept(leaf)}"
+        if leaf.excerpt is None or leaf.words.size:
+            yield from ("      " + line for line in _array_lines(leaf, elements))
+
+
+def _kept(leaf: Leaf) -> str:
+    """What the golden has of a leaf that is stored as a digest."""
+    assert leaf.excerpt is not None
+    blocks = f"{len(leaf.excerpt.starts)} blocks of {leaf.excerpt.length:,}" if leaf.words.size else "none"
+    return f"of {leaf.size:,} elements {blocks}"
 
 
 def _array_lines(leaf: Leaf, elements: int) -> list[str]:
@@ -116,6 +126,10 @@ def _stable_blessing(blessing: Blessing) -> Iterator[str]:
 def _stable_leaf(part: str, leaf: Leaf) -> Iterator[str]:
     weak, impl = " weak" if leaf.weak_type else "", f" {leaf.impl}" if leaf.impl else ""
     yield f"{part} {leaf.path}: {leaf.dtype}{list(leaf.shape)}{weak}{impl}, sha256 {leaf.digest}"
+    if leaf.excerpt is not None:
+        yield f"  kept: {_kept(leaf)}"
+        if not leaf.words.size:
+            return
     values = leaf.array().reshape(-1)
     if values.size <= 2 * ENDS:
         yield f"  values {_values(values)}"

@@ -17,6 +17,7 @@ MODES = ("eager", "jit", "disable_jit", "vmap", "grad", "sharded")
 GRADIENT = "grad"  # what the paths of gradient leaves begin with: `grad['w']`
 DERIVED_MODES = (GRADIENT,)  # whose outputs are not the kernel's, and are not compared with eager
 COMPARATORS = ("allclose", "exact", "ulp", "eigh", "svd", "qr", "topk", "permutation", "kl")
+BY_ELEMENT = frozenset(("allclose", "exact"))  # comparators that some elements of a leaf are enough for
 BOUNDED_BY_THEMSELVES = frozenset(("exact", "ulp", "kl"))  # comparators that no tolerance has a say in
 
 
@@ -93,10 +94,16 @@ class OutputRule:
     nonfinite: bool | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     unstable: bool | None = None
+    digest: bool = False  # whether goldens keep a digest and an excerpt of the leaf, and no more
 
     def inputs(self) -> dict[str, str]:
         """{parameter: path of the input} that the comparator looks at."""
         return {name: self.parameters[name] for name in ("matrix", "operand") if name in self.parameters}
+
+    def outputs(self) -> dict[str, str]:
+        """{parameter: path of the output} that the comparator looks at."""
+        parts = ("values", "u", "s", "vh", "q", "r")
+        return {name: self.parameters[name] for name in parts if name in self.parameters}
 
 
 @dataclass(frozen=True)

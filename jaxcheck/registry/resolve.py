@@ -204,7 +204,7 @@ def _output(block: OutputBlock, source: Source, path: Keys) -> OutputRule:
     nonfinite = None if block.nonfinite is None else block.nonfinite == "allow"
     name, parameters = comparator_of(block.comparator)
     unstable = None if block.conditioning is None else block.conditioning == "unstable"
-    return OutputRule(tolerance, name, nonfinite, parameters, unstable)
+    return OutputRule(tolerance, name, nonfinite, parameters, unstable, block.store == "digest")
 
 
 def _with_cases(recipe: Recipe, cases: Mapping[str, Validated[CaseBlock]]) -> Recipe:

@@ -10,8 +10,18 @@ from collections.abc import Callable, Iterator
 from typing import get_args
 
 from jaxcheck.errors import Fault
-from jaxcheck.registry.model import BOUNDED_BY_THEMSELVES, GRADIENT, Case, Contract, OutputRule, Raises, Recipe
+from jaxcheck.registry.model import (
+    BOUNDED_BY_THEMSELVES,
+    BY_ELEMENT,
+    GRADIENT,
+    Case,
+    Contract,
+    OutputRule,
+    Raises,
+    Recipe,
+)
 from jaxcheck.registry.resolve import Draft
+from jaxcheck.registry.tolerance import output_rule
 from jaxcheck.registry.words import did_you_mean, label, show
 
 
@@ -53,6 +63,20 @@ def conditioning_is_of_allclose(recipe: Recipe) -> Iterator[Fault]:
         if rule.unstable is not None and rule.comparator != "allclose":
             said = f"{_label(recipe, 'outputs', path)}the comparator {rule.comparator} does not ask for conditioning"
             yield recipe.locate("outputs", path, "conditioning").fault(said, "remove one")
+
+
+def digests_are_compared_by_element(recipe: Recipe) -> Iterator[Fault]:
+    """What looks at a whole leaf needs all of it in the golden, also where it is another leaf that it looks at."""
+    for path, rule in recipe.outputs.items():
+        if rule.digest and rule.comparator not in BY_ELEMENT:
+            said = f"{_label(recipe, 'outputs', path)}the comparator {rule.comparator} looks at the whole leaf"
+            yield recipe.locate("outputs", path, "store").fault(said, "store: whole")
+        for parameter, other in rule.outputs().items():
+            kept = output_rule(recipe, other)
+            if kept is not None and kept.digest and other != path:
+                keys = ("outputs", path, "comparator", rule.comparator, parameter)
+                said = f"{_label(recipe, *keys)}looks at the leaf {other}, of which the golden keeps a digest"
+                yield recipe.locate(*keys).fault(said, f"store: whole, for {other}")
 
 
 def comparators_stand_at_their_leaf(recipe: Recipe) -> Iterator[Fault]:
@@ -183,6 +207,7 @@ RULES: tuple[tuple[frozenset[str], Callable[[Recipe], Iterator[Fault]]], ...] = 
     (frozenset({"tolerance", "outputs", "modes"}), has_tolerance),
     (frozenset({"outputs"}), some_comparators_need_no_tolerance),
     (frozenset({"outputs"}), conditioning_is_of_allclose),
+    (frozenset({"outputs"}), digests_are_compared_by_element),
     (frozenset({"outputs"}), comparators_stand_at_their_leaf),
     (frozenset({"outputs", "cases", "inputs"}), comparators_look_at_arguments),
     (frozenset({"golden", "modes"}), golden_comes_from_a_mode),

@@ -39,6 +39,7 @@ from jaxcheck.registry.forms import (
     RulePath,
     Seconds,
     Several,
+    Stored,
     Text,
     Versions,
     VmapAxis,
@@ -86,6 +87,7 @@ class OutputBlock(Block):
     comparator: Comparator = "allclose"
     nonfinite: Nonfinite | None = None
     conditioning: Conditioning | None = None
+    store: Stored | None = None
 
 
 class BackendBlock(Block):

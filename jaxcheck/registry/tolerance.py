@@ -75,6 +75,12 @@ def is_unstable(recipe: Recipe, case: str, path: str) -> bool:
     return recipe.case(case).unstable if rule is None or rule.unstable is None else rule.unstable
 
 
+def is_digest(recipe: OutputRules, path: str) -> bool:
+    """Whether goldens keep a digest and an excerpt of the leaf at `path`, and no more."""
+    rule = output_rule(recipe, path)
+    return rule is not None and rule.digest
+
+
 @lru_cache(maxsize=1024)
 def _pattern(key: str) -> re.Pattern[str]:
     """Only `*` is special in a key path: its brackets are meant as they stand."""

@@ -134,7 +134,7 @@ def _leaf_lines(leaf: LeafResult) -> Iterator[Text]:
         yield name + Text(line(leaf.reason))
         return
     numbers = f"max abs {words.measure(leaf.max_abs)}, max rel {words.measure(leaf.max_rel)}"
-    share = f"{leaf.bit_equal:,} of {leaf.size:,} bit-equal"
+    share = f"{leaf.bit_equal:,} of {leaf.out_of} bit-equal"
     yield name + Text(words.extent([leaf]))
     yield Text(f"  {numbers}, max ULP {words.ulps(leaf.max_ulp)}, {share}", style="dim")
     yield Text(f"  {line(words.tolerance(leaf))}", style="dim")

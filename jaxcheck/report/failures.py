@@ -125,7 +125,7 @@ def _how_far(leaf: LeafResult) -> str:
     at = f", worst at {list(leaf.worst.index)}" if leaf.worst.index else ""
     if leaf.violation_ratio >= words.INFINITE:
         return words.extent([leaf]) + at
-    return f"{words.extent([leaf])}, {leaf.mismatched:,} of {leaf.size:,} beyond{at}"
+    return f"{words.extent([leaf])}, {leaf.mismatched:,} of {leaf.seen:,} beyond{at}"
 
 
 def _output(name: str, text: str, limit: int, verbosity: int) -> Iterator[RenderableType]:

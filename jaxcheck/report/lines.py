@@ -20,7 +20,7 @@ def leaf_lines(leaf: LeafResult) -> list[str]:
     title = plain_text(f"{leaf.path}: {words.array_type(leaf)}")
     if not leaf.moved:
         return [f"{title}: unchanged"]
-    how_far = f"{words.measure(leaf.violation_ratio)} x the tolerance, {leaf.mismatched} of {leaf.size} beyond"
+    how_far = f"{words.measure(leaf.violation_ratio)} x the tolerance, {leaf.mismatched:,} of {leaf.out_of} beyond"
     lines = [f"{title}: {how_far}; {plain_text(words.tolerance(leaf))}"]
     if leaf.worst is not None:
         old, new = number(leaf.worst.golden), number(leaf.worst.actual)

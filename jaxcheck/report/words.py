@@ -72,12 +72,13 @@ def extent(leaves: Sequence[LeafResult]) -> str:
         return "NaN or inf disagrees"
     furthest = max(leaves, key=lambda leaf: leaf.violation_ratio)
     if furthest.violation_ratio >= INFINITE:
-        return f"{furthest.mismatched:,} of {furthest.size:,} differ"
-    if furthest.violation_ratio > 1:
-        return f"{factor(furthest.violation_ratio)} tolerance"
+        return f"{furthest.mismatched:,} of {furthest.out_of} differ" if furthest.seen else "another digest"
     if all(leaf.bit_equal == leaf.size for leaf in leaves):
         return "bit-equal"
-    return f"drift {furthest.violation_ratio:.2g} of tolerance"
+    part = "" if furthest.compared is None else f" ({furthest.compared:,} of {furthest.size:,} elements compared)"
+    if furthest.violation_ratio > 1:
+        return f"{factor(furthest.violation_ratio)} tolerance{part}"
+    return f"drift {furthest.violation_ratio:.2g} of tolerance{part}"
 
 
 def factor(ratio: float) -> str:

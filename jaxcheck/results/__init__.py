@@ -80,9 +80,12 @@ class Statistics(Model):
     taken in a wider type, over pairs of finite elements; `nonfinite` counts elements whose NaN or infinity does not
     agree. `max_rel` is relative to |golden|. `max_ulp` counts representable values of the leaf's own dtype between
     the two. `mismatched` counts elements beyond the tolerance, `bit_equal` those with the same bits.
+
+    Where the golden keeps only an excerpt of the leaf, all of this is about the `compared` elements of its `size`.
     """
 
     size: int
+    compared: int | None = None
     bit_equal: int
     mismatched: int
     nonfinite: int
@@ -92,6 +95,16 @@ class Statistics(Model):
     max_ulp: Measure
     worst: Worst | None = None
     histogram: dict[str, int] = Field(default_factory=dict)
+
+    @property
+    def seen(self) -> int:
+        """How many elements this is about."""
+        return self.size if self.compared is None else self.compared
+
+    @property
+    def out_of(self) -> str:
+        """What a count of elements is out of: `24`, or `65,536 compared (of 268,435,456)`."""
+        return f"{self.size:,}" if self.compared is None else f"{self.compared:,} compared (of {self.size:,})"
 
 
 class Sample(Model):

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxcheck.compare.threads import cores
 from jaxcheck.worker import internals
 
 RELATED = ("optax", "flax", "equinox", "chex", "ml-dtypes", "scipy", "opt-einsum")
@@ -51,7 +52,7 @@ def describe() -> dict[str, Any]:
         "numpy": np.__version__,
         "python": platform.python_version(),
         "cpu": model,
-        "cpu_count": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cpu_count": cores(),
         "cpu_features": features,
         "platform": f"{platform.system()} {platform.machine()} {' '.join(platform.libc_ver())}".strip(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),

@@ -23,6 +23,10 @@ class Jitted:
         """How often the jitted function's Python has run so far."""
         return self._of(kernel, static)[1].times
 
+    def forget(self) -> None:
+        """For other recipes: what is jitted is kept alive by nothing but this."""
+        self._functions.clear()
+
     def _of(self, kernel: Call, static: tuple[str, ...]) -> tuple[Any, Traced]:
         key = (kernel, static)
         if key not in self._functions:

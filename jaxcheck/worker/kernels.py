@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
@@ -120,6 +121,12 @@ def argument_faults(kernel: Callable[..., Any], names: Mapping[str, Any] | list[
 
 def project_sources(root: str) -> list[str]:
     """Files of imported modules below the registry's folder: what a candidate depends on besides its registry."""
+    return _sources(root, len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _sources(root: str, modules: int) -> list[str]:
+    """Looked for again when a module was imported since: there are thousands, and recipes import few."""
     tops = tuple({os.path.join(folder, "") for folder in (os.path.abspath(root), os.path.realpath(root))})
     files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
     return sorted(file for file in files if file.startswith(tops) and not any(part in file for part in PACKAGES))

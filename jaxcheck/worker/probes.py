@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from jaxcheck.compare.threads import cores
 
 
 def probes() -> dict[str, str]:
@@ -16,7 +17,6 @@ def probes() -> dict[str, str]:
     generator = np.random.default_rng(0)
     a, b = (generator.normal(size=1024).astype(np.float32) for _ in range(2))
     square = generator.normal(size=(64, 64)).astype(np.float32)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         # x * y rounded is subtracted from x * y: zero, but for what a fused multiply-add keeps.
         "contraction": _bits(lambda x, y: x * y - y * x * (1 + 1e-7), a, b),
@@ -24,7 +24,7 @@ def probes() -> dict[str, str]:
         "matmul": _bits(lambda x: x @ x, square),
         "rewriting": _text(lambda x, y: (x * 1.0 + 0.0) * y / 4.0 + jnp.transpose(jnp.transpose(x)), a, b),
         "program": _text(lambda x, y: jnp.exp(x) * y + (x + y) - jnp.sum(_narrow(x, y)), a, b),
-        "cores": str(cores),
+        "cores": str(cores()),
     }
 
 

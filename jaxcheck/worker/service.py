@@ -13,6 +13,7 @@ from typing import Any
 
 from jaxcheck.goldens.exchange import write_tree
 from jaxcheck.goldens.golden import Golden
+from jaxcheck.goldens.leaf import Tree
 from jaxcheck.registry.model import DERIVED_MODES
 from jaxcheck.worker import (
     checks,
@@ -34,7 +35,9 @@ from jaxcheck.worker import (
     truth,
 )
 from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
+from jaxcheck.worker.jitted import JITTED
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
+from jaxcheck.worker.memory import Memory
 from jaxcheck.worker.subject import Produced, Subject
 
 WARMUP = 3
@@ -53,6 +56,7 @@ class Prepared:
         self.reference = resolve(recipe["reference"]) if recipe["reference"] else None
         self._arguments: dict[str, Arguments] = {}
         self._references: dict[str, str] = {}
+        self._stored: dict[tuple[str, str], Tree] = {}
 
     def case_names(self) -> list[str]:
         return list(self.factory) or list(self.recipe["cases"])
@@ -64,6 +68,13 @@ class Prepared:
             else:
                 self._arguments[case] = from_registry(self.recipe["cases"][case], self.static, self.recipe["root"])
         return self._arguments[case]
+
+    def stored_inputs(self, case: str, golden: str) -> Tree:
+        """Those that the golden at a path has: read once, whatever the number of modes."""
+        if (case, golden) not in self._stored:
+            with Golden.open(golden) as opened:
+                self._stored[case, golden] = opened.inputs(case)
+        return self._stored[case, golden]
 
     def reference_file(self, case: str, arguments: Arguments, path: str) -> str:
         """Where the reference's outputs are: computed once a case, whatever the number of modes."""
@@ -79,6 +90,7 @@ class Service:
         self.clock = internals.CompileClock()
         self.programs = internals.CompiledPrograms()
         self.prepared: dict[str, Prepared] = {}
+        self.memory = Memory()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply; `programs` in it counts what came out of the compilation cache meanwhile."""
@@ -140,10 +152,17 @@ class Service:
         except Exception as error:  # an option under which nothing compiles
             return {"reason": describe(error)}
 
-    def prepare(self, recipe: dict[str, Any]) -> dict[str, Any]:
-        """Finds the recipe's functions and cases; `faults` where a name leads nowhere or arguments do not fit."""
+    def prepare(self, recipe: dict[str, Any], alone: bool = False) -> dict[str, Any]:
+        """Finds the recipe's functions and cases; `faults` where a name leads nowhere or arguments do not fit.
+
+        `alone`: nothing more will be asked about recipes that were prepared before.
+        """
         name = recipe["name"]
         truth.forget_programs()
+        if alone:
+            self.prepared.clear()
+            JITTED.forget()
+            self.memory.release()
         try:
             with checks.undisturbed(), checks.captured_warnings():
                 prepared = self.prepared[name] = Prepared(recipe)
@@ -240,8 +259,7 @@ class Service:
         arguments = prepared.arguments(case)
         if stored is None:
             return arguments, []
-        with Golden.open(stored) as golden:
-            inputs = golden.case(case).inputs
+        inputs = prepared.stored_inputs(case, stored)
         differ = arguments.differences(inputs)
         if differ and (prepared.factory or inputs.structure != arguments.structure):
             return arguments, differ

@@ -4,7 +4,8 @@ and noise floor against one without, and a run against goldens of either kind.
 Whole processes, as a user starts them, in turns (A B C A B C ...), after one round that is not counted. A ratio is
 taken within each round, so that a slow minute of the machine touches both of its sides.
 
-`scripts/bench diagnose` measures something else: the walk of `jaxcheck diagnose` against a plain call.
+Three others measure something else: `scripts/bench diagnose` the walk of `jaxcheck diagnose` against a plain call,
+`scripts/bench scale` runs of up to 1,000 recipes, `scripts/bench large` the comparison of large arrays.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import large
+import scale
 import walks
 from circumstances import cores
 
@@ -56,12 +59,17 @@ STORED: Contestants = {
     "jaxcheck run, goldens without truth": [*RUN, "-j", "1", *PLAIN],
     "jaxcheck run, goldens with truth": [*RUN, "-j", "1", *TRUE],
 }
+OTHERS: dict[str, Callable[[Sequence[str]], None]] = {
+    "diagnose": walks.main,
+    "scale": scale.main,
+    "large": large.main,
+}
 VERSIONS = ("jaxcheck", "jax", "jaxlib", "optax", "numpy", "pytest", "pytest-regressions")
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["diagnose"]:
-        walks.main(sys.argv[2:])
+    if sys.argv[1:2] and sys.argv[1] in OTHERS:
+        OTHERS[sys.argv[1]](sys.argv[2:])
         return
     arguments = parse()
     with tempfile.TemporaryDirectory() as temporary:

@@ -36,15 +36,23 @@ def test_bins_are_few_and_hold_the_largest(shape: tuple[int, ...], bins: tuple[i
     assert len(found.golden) == len(found.actual) == min(golden.size, PAIRS)
 
 
-def test_each_bin_is_the_maximum_of_its_elements() -> None:
-    """Against the definition, element by element, over more than one block."""
+@pytest.mark.parametrize("shape", [(411, 263), (3, 90_000), (50_000, 2), (150_001,), (70, 3, 500)])
+@pytest.mark.parametrize("tolerance", [HELD, Tolerance(rtol=1e-3, atol=0.0, source="here"), EXACT])
+def test_each_bin_is_the_maximum_of_its_elements(shape: tuple[int, ...], tolerance: Tolerance) -> None:
+    """Against the definition, over more than one block, some of which are not finite."""
     rng = np.random.default_rng(0)
-    actual = rng.random((411, 263))
-    found = np.array(sample_of(np.zeros_like(actual), actual, HELD).by_position)
+    golden, actual = rng.random(shape).round(1), rng.random(shape)
+    golden.flat[::20_011] = actual.flat[::20_011] = np.nan
+    actual.flat[77_003] = np.inf
+    found = np.array(sample_of(golden, actual, tolerance).by_position)
+    zero = tolerance.rtol == tolerance.atol == 0
+    allowed = 1.0 if zero else tolerance.atol + tolerance.rtol * np.abs(golden)
+    with np.errstate(all="ignore"):
+        measure = np.nan_to_num(np.abs(actual - golden) / allowed, posinf=np.finfo(float).max).reshape(-1, shape[-1])
+    rows, columns = (np.arange(size) for size in measure.shape)
     wanted = np.zeros_like(found)
-    for row, column in np.ndindex(actual.shape):
-        at = row * found.shape[0] // actual.shape[0], column * found.shape[1] // actual.shape[1]
-        wanted[at] = max(wanted[at], actual[row, column])
+    bins = (rows * found.shape[0] // len(rows))[:, None], (columns * found.shape[1] // len(columns))[None, :]
+    np.maximum.at(wanted, bins, measure)
     np.testing.assert_allclose(found, wanted, rtol=5e-3)
 
 

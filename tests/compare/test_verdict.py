@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxcheck.compare.verdict import error_to_truth, verdict
+from jaxcheck.compare.verdict import error_to_truth, extent, verdict
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,14 @@ def test_complex_and_low_precision() -> None:
     assert error_to_truth(np.array([complex(np.nan, 1)]), np.array([complex(1, np.nan)])) == math.inf
     rounded = np.array([0.1], ml_dtypes.bfloat16)
     assert error_to_truth(rounded, np.array([0.1])) == pytest.approx(abs(float(rounded[0]) - 0.1) / 0.1)
+
+
+def test_the_extent_is_that_of_the_finite_elements() -> None:
+    values = np.linspace(-3.0, 2.0, 200_001).astype(np.float32)
+    values[[0, 150_000]] = np.nan, -np.inf
+    values[100] = -7.0
+    finite = np.abs(values[np.isfinite(values)].astype(np.float64))
+    assert extent(values) == (finite.min(), 7.0)
+    assert extent(np.array([3 + 4j, 1j, complex(np.nan, 1)], np.complex64)) == (1.0, 5.0)
+    assert extent(np.array([np.nan, np.inf])) == (math.inf, 0.0)
+    assert extent(np.zeros(0)) == (math.inf, 0.0)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxcheck.errors import GoldenError
-from jaxcheck.goldens.exchange import read_tree, write_tree
+from jaxcheck.goldens.exchange import read_tree, take_tree, write_tree
 from tests.goldens.samples import rewrite, rich_case, single
 
 
@@ -25,6 +25,25 @@ def test_leaves_may_share_a_path(tmp_path: Path) -> None:
     tree = type(single(1.0))({"list": ["*", "*"]}, twice)
     write_tree(tmp_path / "out.npz", tree, {})
     assert read_tree(tmp_path / "out.npz")[0] == tree
+
+
+def test_what_was_read_stays_when_the_file_is_taken_or_written_again(tmp_path: Path) -> None:
+    path, first = tmp_path / "out.npz", single(np.arange(5.0))
+    write_tree(path, first, {})
+    read, _ = read_tree(path)
+    write_tree(path, single(np.zeros(5)), {})
+    taken = take_tree(path)
+    assert not path.exists()
+    assert read == first
+    assert taken == single(np.zeros(5))
+
+
+def test_a_tree_that_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(GoldenError, match="cannot be written as JSON"):
+        write_tree(tmp_path / "out.npz", single(1.0), {"x": object()})
+    with pytest.raises(GoldenError, match="No such file"):
+        write_tree(tmp_path / "gone" / "out.npz", single(1.0), {})
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

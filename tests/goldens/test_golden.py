@@ -295,15 +295,15 @@ def test_a_structure_too_deep_to_be_followed(path: Path) -> None:
 
 
 def test_a_newer_schema_asks_for_a_newer_jaxcheck(path: Path) -> None:
-    edit(path, of_meta(schema=2))
-    with pytest.raises(GoldenError, match=r"has schema 2, of a newer jaxcheck; jaxcheck .* reads schema 1") as caught:
+    edit(path, of_meta(schema=3))
+    with pytest.raises(GoldenError, match=r"has schema 3, of a newer jaxcheck; jaxcheck .* reads schema 2") as caught:
         Golden.open(path)
     assert caught.value.hint == "python -m pip install -U jaxcheck"
 
 
 def test_an_older_schema_asks_for_a_new_blessing(path: Path) -> None:
     edit(path, of_meta(schema=0))
-    with pytest.raises(GoldenError, match=r"has schema 0, of an older jaxcheck; jaxcheck .* reads schema 1") as caught:
+    with pytest.raises(GoldenError, match=r"has schema 0, of an older jaxcheck; jaxcheck .* reads schema 2") as caught:
         Golden.open(path)
     assert caught.value.hint == "delete it and jaxcheck bless r --reason '...'"
 

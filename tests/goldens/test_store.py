@@ -248,7 +248,7 @@ def test_a_file_that_is_whole_elsewhere_is_never_replaced(store: GoldenStore, co
 
 def test_a_golden_of_a_newer_jaxcheck_is_never_replaced(store: GoldenStore) -> None:
     store.save("r", {"a": case()})
-    edit(store.path("r"), lambda meta, _: meta.update(schema=2))
+    edit(store.path("r"), lambda meta, _: meta.update(schema=3))
     with pytest.raises(GoldenError, match="of a newer jaxcheck"):
         store.save("r", {"a": case(2.0)})
 
