@@ -110,7 +110,8 @@ def _recipe(block: RecipeBlock, source: Source, path: Keys, defaults: Sequence[D
     layers: list[tuple[DefaultsBlock, Source, Keys]] = [(block, source, path)]
     layers += [(one.block, one.source, ("defaults",)) for one in defaults]
     blocks = [layer for layer, _, _ in layers]
-    said = {key: _nearest(blocks, key) for key in ("modes", "golden", "devices", "timeout", "deprecations")}
+    nearest = ("modes", "golden", "devices", "processes", "timeout", "deprecations")
+    said = {key: _nearest(blocks, key) for key in nearest}
     return Recipe(
         name=str(path[-1]),
         kernel=block.kernel,

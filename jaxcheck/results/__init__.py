@@ -177,6 +177,7 @@ class Finding(Model):
         "gradient",
         "traces",
         "sharding",
+        "processes",
         "deprecation",
     ]
     message: str

@@ -18,6 +18,7 @@ from jax import monitoring
 from jax._src import api, pjit, source_info_util, xla_bridge
 from jax._src.core import Literal, eval_jaxpr
 from jax._src.interpreters import partial_eval
+from jax._src.lib import xla_client
 from jax._src.lru_cache import LRUCache
 
 CACHE_EVENTS = {"/jax/compilation_cache/cache_hits": "hits", "/jax/compilation_cache/cache_misses": "misses"}
@@ -105,6 +106,11 @@ def _get(cache: LRUCache, key: str) -> bytes | None:
         return None
     digest, value = data[:32], data[32:]
     return value if hashlib.sha256(value).digest() == digest else None
+
+
+def has_cpu_collectives() -> bool:
+    """Whether this jaxlib was built with Gloo, by which CPU processes run collective operations."""
+    return hasattr(xla_client._xla, "make_gloo_tcp_collectives")
 
 
 def config_values() -> dict[str, Any]:
