@@ -18,8 +18,8 @@ from jax import monitoring
 from jax._src import api, pjit, source_info_util, xla_bridge
 from jax._src.core import Literal, eval_jaxpr
 from jax._src.interpreters import partial_eval
-from jax._src.lib import xla_client
 from jax._src.lru_cache import LRUCache
+from jaxlib import _jax
 
 CACHE_EVENTS = {"/jax/compilation_cache/cache_hits": "hits", "/jax/compilation_cache/cache_misses": "misses"}
 DURATIONS = {
@@ -110,7 +110,7 @@ def _get(cache: LRUCache, key: str) -> bytes | None:
 
 def has_cpu_collectives() -> bool:
     """Whether this jaxlib was built with Gloo, by which CPU processes run collective operations."""
-    return hasattr(xla_client._xla, "make_gloo_tcp_collectives")
+    return hasattr(_jax, "make_gloo_tcp_collectives")
 
 
 def config_values() -> dict[str, Any]:

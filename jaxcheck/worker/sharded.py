@@ -64,10 +64,12 @@ def _placed(value: Any, mesh: Mesh, axis: int | None) -> Any:
 
 
 def _put(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
+    placed: jax.Array
     if jax.process_count() == 1:
-        return jax.device_put(leaf, sharding)
-    whole: Any = leaf if internals.is_key(leaf) else np.asarray(leaf)
-    placed: jax.Array = jax.make_array_from_callback(leaf.shape, sharding, lambda index: whole[index])
+        placed = jax.device_put(leaf, sharding)
+    else:
+        whole: Any = leaf if internals.is_key(leaf) else np.asarray(leaf)
+        placed = jax.make_array_from_callback(leaf.shape, sharding, lambda index: whole[index])
     return placed
 
 
@@ -78,7 +80,7 @@ def _gathered(outputs: Any, mesh: Mesh) -> Any:
     def gather(leaf: Any) -> Any:
         if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
             return leaf
-        return whole(leaf).addressable_data(0)
+        return (leaf if leaf.is_fully_replicated else whole(leaf)).addressable_data(0)
 
     return jax.tree.map(gather, outputs)
 
