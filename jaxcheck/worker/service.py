@@ -206,9 +206,9 @@ class Service:
         """Starts the processes that the recipe's mode `sharded` runs in, where they do not run; see `Together`."""
         return self.together.assemble(self.prepared[recipe].recipe)
 
-    def check_together(self, recipe: str, limit: float, **request: Any) -> dict[str, Any]:
+    def check_together(self, limit: float, **request: Any) -> dict[str, Any]:
         """The same check in each of these, within so many seconds."""
-        return self.together.check(self.prepared[recipe].recipe, {"recipe": recipe, **request}, limit)
+        return self.together.check(request, limit)
 
     def _check(
         self, prepared: Prepared, case: str, mode: str, stored: str | None, folder: str, repeat: int

@@ -11,7 +11,7 @@ import jax
 from jaxcheck.goldens.exchange import read_tree
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.worker import internals
-from jaxcheck.worker.group import EndedError, Group, Reply, started
+from jaxcheck.worker.group import START_SECONDS, EndedError, Group, Reply, started
 from jaxcheck.worker.repeated import difference
 
 UNITED = ("findings", "notes", "warnings", "mutated", "violations", "left")  # what any of the processes tells
@@ -25,26 +25,26 @@ class Together:
         self._group: Group | None = None
 
     def assemble(self, recipe: Mapping[str, Any]) -> Reply:
-        """Makes sure that the recipe's processes run; else the outcome of its check, and why."""
+        """Makes sure that the recipe's processes run and know it; else the outcome of its check, and why."""
         if reason := _impossible():
             return {"outcome": "skip", "reason": reason}
         size = recipe["options"]["sharded"]["processes"]
         if self._group is not None and (self._group.size != size or not self._group.lives()):
             self._group.end()
             self._group = None
-        if self._group is None:
-            try:
-                self._group = started(size, self.start)
-            except EndedError as error:
-                return {**_ended(error), "outcome": "crash", "reason": f"{size} processes did not start: {error}"}
-        return {}
+        try:
+            self._group = self._group or started(size, self.start)
+            return _prepare(self._group, recipe)
+        except EndedError as error:
+            self._group = None
+            reason = ": ".join([f"{size} processes did not start together", *filter(None, [str(error)])])
+            return {"outcome": "crash", "reason": reason, "codes": error.codes}
 
-    def check(self, recipe: Mapping[str, Any], request: Mapping[str, Any], limit: float) -> Reply:
-        """The check in each of them. After a death or a time-out none is left, and the next check starts them anew."""
+    def check(self, request: Mapping[str, Any], limit: float) -> Reply:
+        """The check in each of them. After a death or a time-out none is left, and `assemble` starts them anew."""
         assert self._group is not None
         try:
-            fault = _prepare(self._group, recipe, limit)
-            return fault or merged(self._group.ask(_requests(request, self._group.size), limit))
+            return merged(self._group.ask(_requests(request, self._group.size), limit))
         except EndedError as error:
             self._group = None
             return _ended(error)
@@ -59,22 +59,22 @@ def _impossible() -> str:
     return ""
 
 
-def _prepare(group: Group, recipe: Mapping[str, Any], limit: float) -> Reply | None:
-    """Makes the processes know the recipe; why they do not get to know it. What it says besides is asked once only."""
+def _prepare(group: Group, recipe: Mapping[str, Any]) -> Reply:
+    """Makes the processes know the recipe; the outcome where one cannot. What it says besides is asked only once."""
     name = recipe["name"]
     if group.known.get(name) == recipe:
-        return None
+        return {}
     options = recipe["options"]["sharded"]
     all_devices = {"sharded": {**options, "devices": options["devices"] * group.size}}
     first = {**recipe, "options": {**recipe["options"], **all_devices}}
     others = {**first, "reference": None, "properties": [], "compares_inputs": False}
     requests = [{"op": "prepare", "recipe": others if number else first} for number in range(group.size)]
-    for number, reply in enumerate(group.ask(requests, limit)):
+    for number, reply in enumerate(group.ask(requests, START_SECONDS)):
         broken = [text for case, _, text in reply["faults"] if case is None]
         if broken:
             return {"outcome": "crash", "reason": f"process_index {number}: {'; '.join(broken)}"}
     group.known[name] = recipe
-    return None
+    return {}
 
 
 def _requests(request: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
