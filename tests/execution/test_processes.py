@@ -234,3 +234,17 @@ def test_where_processes_cannot_be_joined_there_is_a_reason(
     environment = Environment.model_construct(backend=backend, device_kind=backend)
     (result,) = judge_case(recipe, case.name, [Outcome("sharded", reply)], GoldenView("missing"), environment)
     assert (result.status, result.reason) == (Status.SKIP, reply["reason"])
+
+
+@pytest.mark.one_version
+def test_what_one_raises_is_told_where_the_others_wait_for_it_in_vain() -> None:
+    from jaxcheck.worker import together
+    from jaxcheck.worker.group import EndedError
+
+    raised = {"outcome": "raised", "error": {"type": "ValueError", "where": "kernels.py:3"}, "findings": []}
+    words = "no answer within 3 s from process_index 0; all 2 processes were killed"
+    reply = together._ended(EndedError("timeout", words, {1: raised}, {}))
+    assert reply["error"]["where"] == "kernels.py:3 in process_index 1"
+    assert reply["findings"] == [{"kind": "processes", "message": f"process_index 1 raises alone; {words}"}]
+    late = together._ended(EndedError("timeout", words, {1: {"outcome": "value"}}, {}))
+    assert (late["outcome"], late["reason"]) == ("timeout", words)
