@@ -45,6 +45,7 @@ BRAKES: Mapping[str, str] = {
     "gradient": "the gradient is wrong",
     "traces": "the kernel is traced more often than it may be",
     "sharding": "an output is not sharded as the recipe says",
+    "processes": "several processes give different outputs",
     "deprecation": "the kernel uses what a later release removes",
     "backend": "the golden was made on another backend",
     "truth": "the reference and the kernel in float64 contradict one another",

@@ -20,6 +20,7 @@ from jaxcheck.execution.latency import distribution
 from jaxcheck.execution.process import Death
 from jaxcheck.execution.saved import SavedCase, Saving, saved_case
 from jaxcheck.execution.session import Session
+from jaxcheck.execution.together import checked
 from jaxcheck.goldens.exchange import read_tree, take_tree
 from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.store import GoldenStore
@@ -237,7 +238,7 @@ def mode_options(recipe: Recipe) -> dict[str, Any]:
     if recipe.grad:
         said["grad"] = asdict(recipe.grad)
     if recipe.sharded:
-        said["sharded"] = {"devices": recipe.devices, **asdict(recipe.sharded)}
+        said["sharded"] = {"devices": recipe.devices, "processes": recipe.processes, **asdict(recipe.sharded)}
     return said
 
 
@@ -355,7 +356,9 @@ def _outcome(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Outcome:
     """One check in the worker."""
     death = _prepare(run)
     if death is None:
-        reply = run.session.request(
+        reply = checked(
+            run.session,
+            run.recipe,
             {
                 "op": "check",
                 "recipe": run.recipe.name,

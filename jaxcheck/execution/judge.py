@@ -12,6 +12,7 @@ from jaxcheck.compare.finite import first_nonfinite
 from jaxcheck.execution import verdicts
 from jaxcheck.execution.comparison import Comparison
 from jaxcheck.execution.process import Death
+from jaxcheck.execution.together import in_processes
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.registry.model import (
@@ -89,7 +90,7 @@ def _judge(
             "latency": outcome.latency,
             "golden": golden.path,
             "device_kind": environment.device_kind,
-            "conditions": conditions(recipe),
+            "conditions": conditions(recipe, outcome.mode),
             "warnings": tuple(CapturedWarning.model_validate(warning) for warning in reply.get("warnings", ())),
             "stdout": outcome.stdout[-OUTPUT_CHARACTERS:],
             "stderr": outcome.stderr[-OUTPUT_CHARACTERS:],
@@ -99,11 +100,12 @@ def _judge(
     )
 
 
-def conditions(recipe: Recipe) -> dict[str, str]:
+def conditions(recipe: Recipe, mode: str) -> dict[str, str]:
     """What this recipe runs under that is not the run's own environment."""
     said = {f"jax.config.{name}": str(value) for name, value in recipe.config.items()}
     said |= {f"env.{name}": value for name, value in recipe.env.items()}
-    return said | ({"devices": str(recipe.devices)} if recipe.devices else {})
+    said |= {"devices": str(recipe.devices)} if recipe.devices else {}
+    return said | ({"processes": str(recipe.processes)} if in_processes(recipe, mode) else {})
 
 
 def _verdict(
@@ -111,6 +113,8 @@ def _verdict(
 ) -> dict[str, Any]:
     if outcome.death:
         return {"status": outcome.death.kind, "reason": outcome.death.reason, "hint": _rerun(recipe, case, outcome)}
+    if outcome.kind == "skip":
+        return {"status": Status.SKIP, "reason": outcome.reply["reason"]}
     if outcome.kind == "inputs":
         error = outcome.reply["error"]
         return _error("inputs", f"the inputs cannot be made: {error['message']}", str(case.position))

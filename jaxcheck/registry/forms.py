@@ -29,6 +29,7 @@ from jaxcheck.registry.words import did_you_mean, dotted_problem, name_problem, 
 
 FAULT = "jaxcheck"
 MAX_DEVICES = 1024
+MAX_PROCESSES = 64
 MAX_ROWS = 4096
 MAX_TRACES = 1000
 MAX_SECONDS = 1_000_000  # about 11 days; waiting for more than 24 overflows the system's poll()
@@ -186,6 +187,7 @@ ConfigName = Annotated[Text, AfterValidator(_config_name)]
 ConfigValue = Annotated[Any, AfterValidator(_config_value)]
 Config = Annotated[dict[ConfigName, ConfigValue], AfterValidator(_config)]
 Devices = Annotated[int, Strict(), Field(ge=1, le=MAX_DEVICES)]
+Processes = Annotated[int, Strict(), Field(ge=1, le=MAX_PROCESSES)]
 Nonfinite = Literal["allow", "forbid"]
 Conditioning = Literal["stable", "unstable"]
 Stored = Literal["whole", "digest"]

@@ -67,6 +67,7 @@ DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "config": "jax.config values, without the prefix jax_.",
         "env": "Environment variables; their recipes get worker processes of their own.",
         "devices": "Number of virtual CPU devices.",
+        "processes": "Number of processes that the mode sharded runs in, with so many devices each.",
         "when": "Where recipes apply; elsewhere they are skipped, with the reason.",
         "timeout": "Seconds that one check may take.",
     },

@@ -149,6 +149,7 @@ class Recipe:
     config: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     devices: int | None = None
+    processes: int = 1
     vmap: tuple[VmapOptions, ...] = ()
     grad: GradOptions | None = None
     sharded: ShardedOptions | None = None

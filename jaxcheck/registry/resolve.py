@@ -66,7 +66,7 @@ def resolve(source: Source, name: str, defaults: Sequence[Defaults], root: Path)
         return None, faults
     recipe = _with_cases(_recipe(head.block, source, path, defaults), cases)
     faulty = head.faulty | {key for one in defaults for key in one.faulty if key not in data or key == "config"}
-    static = _texts(data["static"]) if "static" in faulty else recipe.static
+    static = _texts(data["static"]) if "static" in head.faulty else recipe.static
     x64 = "config" in faulty or recipe.config.get("enable_x64") is True
     faults += _argument_faults(source, path, blocks, static, partial(check_value, root=root, x64=x64))
     return Draft(recipe, faulty | {"cases"} if any(case.faults for case in cases.values()) else faulty), faults
@@ -110,7 +110,8 @@ def _recipe(block: RecipeBlock, source: Source, path: Keys, defaults: Sequence[D
     layers: list[tuple[DefaultsBlock, Source, Keys]] = [(block, source, path)]
     layers += [(one.block, one.source, ("defaults",)) for one in defaults]
     blocks = [layer for layer, _, _ in layers]
-    said = {key: _nearest(blocks, key) for key in ("modes", "golden", "devices", "timeout", "deprecations")}
+    nearest = ("modes", "golden", "devices", "processes", "timeout", "deprecations")
+    said = {key: _nearest(blocks, key) for key in nearest}
     return Recipe(
         name=str(path[-1]),
         kernel=block.kernel,

@@ -161,6 +161,10 @@ def modes_have_what_they_need(recipe: Recipe) -> Iterator[Fault]:
         if getattr(recipe, mode) and mode not in recipe.modes:
             hint = f"add {mode} to modes, or remove the key"
             yield recipe.locate(mode).fault(f"{_label(recipe, mode)}the recipe is not run in mode {mode}", hint)
+    if recipe.processes > 1 and ("processes",) in recipe.where and "sharded" not in recipe.modes:
+        hint = "add sharded to modes, or remove the key"
+        said = f"{_label(recipe, 'processes')}the recipe is not run in mode sharded, the only one of several processes"
+        yield recipe.locate("processes").fault(said, hint)
     if recipe.traces and "jit" not in recipe.modes:
         hint = "add jit to modes, or remove the key"
         yield recipe.locate("traces").fault(f"{_label(recipe, 'traces')}the recipe is not run in mode jit", hint)
@@ -215,6 +219,9 @@ RULES: tuple[tuple[frozenset[str], Callable[[Recipe], Iterator[Fault]]], ...] = 
     (frozenset({"modes"}), raising_modes_are_run),
     (frozenset({"golden", "modes"}), golden_exists_where_a_mode_does_not_raise),
     (frozenset({"cases", "static", "inputs"}), static_names_are_arguments),
-    (frozenset({"modes", "devices", "vmap", "grad", "sharded", "traces", "outputs"}), modes_have_what_they_need),
+    (
+        frozenset({"modes", "devices", "processes", "vmap", "grad", "sharded", "traces", "outputs"}),
+        modes_have_what_they_need,
+    ),
     (frozenset({"cases", "static", "inputs", "vmap", "grad", "sharded"}), modes_name_arguments),
 )

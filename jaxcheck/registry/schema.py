@@ -36,6 +36,7 @@ from jaxcheck.registry.forms import (
     Package,
     PartitionSpec,
     Pattern,
+    Processes,
     RulePath,
     Seconds,
     Several,
@@ -175,6 +176,7 @@ class DefaultsBlock(Block):
     config: Config = Field(default_factory=dict)
     env: Env = Field(default_factory=dict)
     devices: Devices | None = None
+    processes: Processes | None = None
     when: WhenBlock | None = None
     timeout: Seconds | None = None
 

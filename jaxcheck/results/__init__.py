@@ -190,6 +190,7 @@ class Finding(Model):
         "gradient",
         "traces",
         "sharding",
+        "processes",
         "deprecation",
     ]
     message: str

@@ -19,6 +19,7 @@ from jax._src import api, pjit, source_info_util, xla_bridge
 from jax._src.core import Literal, eval_jaxpr
 from jax._src.interpreters import partial_eval
 from jax._src.lru_cache import LRUCache
+from jaxlib import _jax
 
 CACHE_EVENTS = {"/jax/compilation_cache/cache_hits": "hits", "/jax/compilation_cache/cache_misses": "misses"}
 DURATIONS = {
@@ -105,6 +106,11 @@ def _get(cache: LRUCache, key: str) -> bytes | None:
         return None
     digest, value = data[:32], data[32:]
     return value if hashlib.sha256(value).digest() == digest else None
+
+
+def has_cpu_collectives() -> bool:
+    """Whether this jaxlib was built with Gloo, by which CPU processes run collective operations."""
+    return hasattr(_jax, "make_gloo_tcp_collectives")
 
 
 def config_values() -> dict[str, Any]:

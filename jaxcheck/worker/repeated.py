@@ -26,9 +26,9 @@ def differences(
     """Calls again, `times` in all, with fresh inputs; one finding for the first call that is not as the first was."""
     reference = _came_out(first, produced)
     for call in range(2, times + 1):
-        difference = _difference(reference, _came_out(*checks.execute(subject, mode, clock)))
-        if difference:
-            return [{"kind": "determinism", "message": f"call {call} of {times} differs from call 1: {difference}"}]
+        text = difference(reference, _came_out(*checks.execute(subject, mode, clock)))
+        if text:
+            return [{"kind": "determinism", "message": f"call {call} of {times} differs from call 1: {text}"}]
     return []
 
 
@@ -37,7 +37,8 @@ def _came_out(facts: Mapping[str, Any], produced: Produced | None) -> Tree | str
     return str(facts["error"]["type"]) if produced is None else tree_of(produced.outputs)
 
 
-def _difference(first: Tree | str, later: Tree | str) -> str:
+def difference(first: Tree | str, later: Tree | str) -> str:
+    """How a later outcome (outputs, or the class of an error) is not as the first, bit for bit; nothing where it is."""
     if isinstance(first, str) or isinstance(later, str):
         was, now = (outcome if isinstance(outcome, str) else "a value" for outcome in (first, later))
         return "" if was == now else f"{now} instead of {was}"

@@ -20,6 +20,7 @@ from jaxcheck.worker import (
     derivatives,
     environment,
     equations,
+    group,
     guesses,
     internals,
     keys,
@@ -39,6 +40,7 @@ from jaxcheck.worker.jitted import JITTED
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
 from jaxcheck.worker.memory import Memory
 from jaxcheck.worker.subject import Produced, Subject
+from jaxcheck.worker.together import Together
 
 WARMUP = 3
 LATENCY_SECONDS = 5.0
@@ -91,6 +93,7 @@ class Service:
         self.programs = internals.CompiledPrograms()
         self.prepared: dict[str, Prepared] = {}
         self.memory = Memory()
+        self.together = Together()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply; `programs` in it counts what came out of the compilation cache meanwhile."""
@@ -107,13 +110,16 @@ class Service:
         paths: list[str],
         cores: int | None = None,
         compiled: str | None = None,
+        join: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Starts the backend; the reply holds the environment, or why there is none.
 
-        `compiled` is the folder in which compiled programs are kept, those of each environment apart.
+        `compiled` is the folder in which compiled programs are kept, those of each environment apart; `join` makes this
+        process one of several.
         """
         import jax
 
+        self.together.start = {"devices": devices, "x64": x64, "paths": paths, "cores": cores}
         sys.path[:0] = paths
         if cores and hasattr(os, "sched_setaffinity"):  # before the backend starts its threads
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
@@ -122,10 +128,14 @@ class Service:
                 jax.config.update("jax_enable_x64", True)
             if devices:
                 jax.config.update("jax_num_cpu_devices", devices)
+            if join:
+                group.join(**join)
             if backend:
                 jax.devices(backend)
                 if jax.default_backend() != jax.devices(backend)[0].platform:
                     return self._unavailable(f"JAX runs on {jax.default_backend()} here", backend)
+            if join:
+                group.meet()
             described = environment.describe()
             if compiled:
                 self.programs.keep_in(os.path.join(compiled, environment.digest(described)))
@@ -210,6 +220,14 @@ class Service:
         raised = reply.get("warnings", [])
         warnings = [*raised, *(warning for warning in around if warning not in raised)]
         return {**reply, "warnings": warnings, "changes": changes}
+
+    def assemble(self, recipe: str) -> dict[str, Any]:
+        """Starts the processes that the recipe's mode `sharded` runs in, where they do not run; see `Together`."""
+        return self.together.assemble(self.prepared[recipe].recipe)
+
+    def check_together(self, limit: float, **request: Any) -> dict[str, Any]:
+        """The same check in each of these, within so many seconds."""
+        return self.together.check(request, limit)
 
     def _check(
         self, prepared: Prepared, case: str, mode: str, stored: str | None, folder: str, repeat: int

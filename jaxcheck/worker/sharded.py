@@ -1,4 +1,8 @@
-"""The kernel under jit on a mesh of several devices: some arguments split over them, the others on each."""
+"""The kernel under jit on a mesh of several devices: some arguments split over them, the others on each.
+
+The mesh spans all devices of all processes that run the check together: each of them gives its own devices their
+shards, calls the kernel as the others do, and gathers the whole outputs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxcheck.worker import internals
 from jaxcheck.worker.jitted import JITTED
 from jaxcheck.worker.kernels import bind
 from jaxcheck.worker.subject import Produced, Subject
@@ -30,7 +35,8 @@ def sharded(subject: Subject, given: Mapping[str, Any]) -> Produced:
     }
     args, kwargs = bind(subject.kernel, placed)
     outputs = JITTED(subject.kernel, subject.static)(*args, **kwargs)
-    return Produced(outputs, tuple(_misplaced(outputs, mesh, subject.options["outputs"])))
+    findings = tuple(_misplaced(outputs, mesh, subject.options["outputs"]))
+    return Produced(outputs if jax.process_count() == 1 else _gathered(outputs, mesh), findings)
 
 
 def _mesh(devices: int) -> Mesh:
@@ -49,12 +55,34 @@ def _placed(value: Any, mesh: Mesh, axis: int | None) -> Any:
         if not isinstance(leaf, jax.Array):
             return leaf  # a `$python` value
         if axis is None:
-            return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec()))
+            return _put(leaf, NamedSharding(mesh, PartitionSpec()))
         names: list[str | None] = [None] * leaf.ndim
         names[axis] = AXIS
-        return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec(*names)))
+        return _put(leaf, NamedSharding(mesh, PartitionSpec(*names)))
 
     return jax.tree.map(place, value)
+
+
+def _put(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
+    placed: jax.Array
+    if jax.process_count() == 1:
+        placed = jax.device_put(leaf, sharding)
+    else:
+        whole: Any = leaf if internals.is_key(leaf) else np.asarray(leaf)
+        placed = jax.make_array_from_callback(leaf.shape, sharding, lambda index: whole[index])
+    return placed
+
+
+def _gathered(outputs: Any, mesh: Mesh) -> Any:
+    """Every output leaf whole, as this process has it or comes to have it from the others."""
+    whole = jax.jit(lambda leaf: leaf, out_shardings=NamedSharding(mesh, PartitionSpec()))
+
+    def gather(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
+            return leaf
+        return (leaf if leaf.is_fully_replicated else whole(leaf)).addressable_data(0)
+
+    return jax.tree.map(gather, outputs)
 
 
 def _misplaced(outputs: Any, mesh: Mesh, expected: Mapping[str, list[str | None]]) -> list[tuple[str, str]]:

@@ -59,6 +59,7 @@ def test_every_key_arrives_in_the_recipe() -> None:
     assert newton.reference == "kernels.while_loop:newton_sqrt_reference"
     assert newton.properties == ("kernels.while_loop:stays_within_limit", "kernels.properties:all_finite")
     assert newton.devices == 8
+    assert newton.processes == 1
     assert newton.timeout == 0.5
     assert newton.nonfinite
     assert newton.outputs["[3]*"].comparator == "exact"
@@ -76,13 +77,8 @@ def test_mappings_of_defaults_are_merged_key_by_key() -> None:
 def test_defaults_hold_where_the_recipe_says_nothing() -> None:
     cumulative = load(str(EXAMPLES / "good" / "everything.yaml")).recipes["cumulative"]
 
-    assert (cumulative.modes, cumulative.golden, cumulative.timeout, cumulative.devices, cumulative.nonfinite) == (
-        ("eager", "jit"),
-        "eager",
-        30,
-        2,
-        False,
-    )
+    assert (cumulative.modes, cumulative.golden, cumulative.timeout) == (("eager", "jit"), "eager", 30)
+    assert (cumulative.devices, cumulative.processes, cumulative.nonfinite) == (2, 2, False)
     assert cumulative.when == When({"jax": ">=0.10"}, None, ("cpu",))
 
 
@@ -110,14 +106,8 @@ def test_what_nobody_says_has_the_models_default(folder: Path) -> None:
     write("recipes.yaml", HEAD + "recipes:\n" + recipe("a"))
     a = load().recipes["a"]
 
-    assert (a.modes, a.golden, a.timeout, a.devices, a.nonfinite, a.when) == (
-        ("eager", "jit"),
-        "eager",
-        300,
-        None,
-        False,
-        When(),
-    )
+    assert (a.modes, a.golden, a.timeout) == (("eager", "jit"), "eager", 300)
+    assert (a.devices, a.processes, a.nonfinite, a.when) == (None, 1, False, When())
 
 
 def test_places_are_known_for_later_faults(folder: Path) -> None:

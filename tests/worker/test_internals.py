@@ -154,3 +154,8 @@ def test_gradients_carry_jax_marks_in_their_scope() -> None:
     scopes = {internals.scope(equation) for equation in equations(jax.grad(loss), jnp.ones(2))}
     assert any("jvp(loss)" in scope for scope in scopes)
     assert any("transpose(jvp(loss))" in scope for scope in scopes)
+
+
+def test_processes_can_be_joined_on_the_cpu() -> None:
+    """All supported releases are built with Gloo; test_processes.py runs them."""
+    assert internals.has_cpu_collectives()

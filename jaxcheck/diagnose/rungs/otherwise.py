@@ -20,7 +20,7 @@ def of_mode(name: str, inquiry: Inquiry) -> Iterator[Row]:
     if result.status is Status.SKIP:
         yield skipped(name, result.reason)
         return
-    faults = [finding.message for finding in result.findings if finding.kind in ("modes", "sharding")]
+    faults = [finding.message for finding in result.findings if finding.kind in ("modes", "sharding", "processes")]
     if not faults:
         yield ok(name, "agrees with the plain call")
         return
