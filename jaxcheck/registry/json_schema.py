@@ -67,6 +67,7 @@ DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "config": "jax.config values, without the prefix jax_.",
         "env": "Environment variables; their recipes get worker processes of their own.",
         "devices": "Number of virtual CPU devices.",
+        "resources": "What a node of a cluster has to have for it (`run --executor ray`): {GPU: 1}, {A100: 1}.",
         "when": "Where recipes apply; elsewhere they are skipped, with the reason.",
         "timeout": "Seconds that one check may take.",
     },

@@ -142,6 +142,7 @@ class Recipe:
     config: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     devices: int | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
     vmap: tuple[VmapOptions, ...] = ()
     grad: GradOptions | None = None
     sharded: ShardedOptions | None = None

@@ -36,6 +36,7 @@ from jaxcheck.registry.forms import (
     Package,
     PartitionSpec,
     Pattern,
+    Resources,
     RulePath,
     Seconds,
     Several,
@@ -162,7 +163,7 @@ class CaseBlock(Block):
 
 
 class DefaultsBlock(Block):
-    """What recipes need not say again. A recipe's own word wins; `config`, `env` and `when` merge key by key."""
+    """What recipes need not say again. A recipe's own word wins; `config`, `env`, `resources`, `when` merge by key."""
 
     modes: Modes | None = None
     golden: Contract | None = None
@@ -173,6 +174,7 @@ class DefaultsBlock(Block):
     config: Config = Field(default_factory=dict)
     env: Env = Field(default_factory=dict)
     devices: Devices | None = None
+    resources: Resources | None = None
     when: WhenBlock | None = None
     timeout: Seconds | None = None
 
