@@ -17,7 +17,7 @@ from jaxcheck.execution.judge import check_id
 from jaxcheck.execution.process import Death, Launch, Needs
 from jaxcheck.execution.run import needs_of
 from jaxcheck.execution.saved import SavedRun
-from jaxcheck.execution.session import Session
+from jaxcheck.execution.session import Session, open_session
 from jaxcheck.gate.cause import CONFIG, Cause, Facts, Measured, Replayed, decide
 from jaxcheck.gate.programs import Difference, Program, compare_programs
 from jaxcheck.goldens.exchange import read_tree
@@ -224,7 +224,7 @@ class Side:
         needs = self._wanted(check)
         if self._session is None or self._needs != needs:
             self.close()
-            self._session, self._needs, self._prepared = Session(self.half.launch, needs), needs, {}
+            self._session, self._needs, self._prepared = open_session(self.half.launch, needs), needs, {}
         try:
             self._session.start()
         except Unavailable as error:
