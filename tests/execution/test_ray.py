@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,13 +23,20 @@ from tests.harness import Done, Project, by_id, clean_environment, statuses
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed: pip install 'jaxcheck[ray]'")
 
-pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.needs_jax,
+    pytest.mark.one_version,
+    pytest.mark.slow,
+    # Releases of Ray before 2.60 leave the logs open that their processes write, in the process that starts these.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 PATIENCE = 120.0
 STORE = 80 << 20  # bytes: the smallest that Ray takes
 TIMES = {"seconds", "trace_seconds", "compile_seconds", "started", "command"}
 
 KERNELS = """
     import os
+    import signal
     import time
     from pathlib import Path
 
@@ -59,6 +67,15 @@ KERNELS = """
         if seen < int(Path(folder, "times").read_text()):
             time.sleep(300)
         return x * 2
+
+    def orphaned(x, folder, times):
+        # Kills what keeps its worker, so often.
+        seen = len(list(Path(folder).glob(f"{times}-*")))
+        if seen < times:
+            Path(folder, f"{times}-{seen}").touch()
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(300)
+        return x
 """
 
 REGISTRY = """
@@ -81,6 +98,7 @@ class Cluster:
     """A head without cores, and nodes of one core each."""
 
     def __init__(self, folder: Path) -> None:
+        self._special: Any = None
         self._ray = cluster_utils.Cluster(
             initialize_head=True,
             head_node_args={
@@ -96,9 +114,10 @@ class Cluster:
         return str(self._ray.address)
 
     def add(self) -> None:
-        """The first one says that it has an accelerator."""
-        more = {} if self._ray.worker_nodes else {"num_gpus": 1, "resources": {"A100": 1}}
-        self._ray.add_node(wait=False, num_cpus=1, object_store_memory=STORE, **more)
+        """One of them says that it has an accelerator."""
+        special = {} if self._special in self._ray.worker_nodes else {"num_gpus": 1, "resources": {"A100": 1}}
+        node = self._ray.add_node(wait=False, num_cpus=1, object_store_memory=STORE, **special)
+        self._special = node if special else self._special
 
     def hold(self, nodes: int) -> None:
         """So many nodes, all of them there."""
@@ -260,6 +279,34 @@ def test_what_a_lost_node_ran_is_run_again_elsewhere(cluster: Cluster, held: Pro
     assert without_times(report) == without_times(expected)
 
 
+def test_who_loses_what_keeps_its_worker_is_run_once_more_on_another_node(cluster: Cluster, project: Project) -> None:
+    """The nodes themselves stay. Whoever loses it again has crashed, and nobody else has."""
+    cluster.hold(2)
+    folder = project.write("seen/none", "").parent
+    project.write("kernels.py", KERNELS)
+    args = "static: [folder, times], cases: {a: {args: {x: 1.0, folder: %s, times: %d}}}"
+    project.write(
+        "recipes.yaml",
+        f"""
+        version: 1
+        defaults: {{tolerance: {{rtol: 1e-6, atol: 1e-6}}, modes: [eager]}}
+        recipes:
+          once: {{kernel: kernels:orphaned, {args % (folder, 1)}}}
+          often: {{kernel: kernels:orphaned, {args % (folder, 9)}}}
+          after: {{kernel: kernels:waves, cases: {{a: {{args: {{x: 2.0}}}}}}}}
+        """,
+    )
+    done, report = project.run(*on(cluster), "-j", "1")
+    assert done.code == 1, done
+    assert statuses(report) == {"once::a[eager]": "missing", "often::a[eager]": "crash", "after::a[eager]": "missing"}
+    reason = by_id(report)["often::a[eager]"]["reason"]
+    names = [node["name"] for node in report["nodes"]]
+    assert "its node was lost twice" in reason
+    assert all(name in reason for name in names)
+    assert [node["lost"] for node in report["nodes"]] == ["its worker process has died"] * 2
+
+
+@pytest.mark.long
 def test_a_check_whose_node_is_lost_twice_has_crashed(cluster: Cluster, held: Project) -> None:
     """And what was done stays, though no node is left."""
     cluster.hold(2)
@@ -279,7 +326,7 @@ def test_a_check_whose_node_is_lost_twice_has_crashed(cluster: Cluster, held: Pr
 def test_an_interrupted_run_keeps_what_was_done(cluster: Cluster, held: Project) -> None:
     cluster.hold(1)
     hold(held, 1)
-    with running(held, *on(cluster)) as process:
+    with running(held, *on(cluster), "-j", "1") as process:
         raylet_of(held, 0)
         process.send_signal(signal.SIGINT)
         done = ended(process)
@@ -306,14 +353,17 @@ def test_a_device_that_is_not_there(cluster: Cluster, held: Project) -> None:
     cluster.hold(1)
     done, report = held.run(*on(cluster), "--resource", "H100=1")
     assert (done.code, report) == (4, {}), done
-    assert "no node of the cluster has H100 1; 2 nodes have " in done.err
+    assert re.search(
+        r"^error: no node of the cluster has H100 1; \d nodes have A100, CPU, GPU, memory$", done.err, re.M
+    )
     done, report = held.run(*on(cluster), "--backend", "gpu", "--resource", "A100=1")
     assert (done.code, report) == (4, {}), done
     assert "backend 'gpu' is not available here" in done.err
-    assert done.err.startswith("error: node ")
+    assert "error: node " in done.err
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1000)
 def test_a_gate_has_an_environment_for_each_version(cluster: Cluster, project: Project) -> None:
     """Ray makes it of what was resolved here; the causes are found on the nodes as well."""
     pytest.importorskip("virtualenv", reason="Ray makes its environments with it")
