@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jaxcheck.cli import cluster
 from jaxcheck.cli import options as opt
 from jaxcheck.cli.run import Output, progress
 
 if TYPE_CHECKING:
-    from jaxcheck.gate.environments import Installation
+    from jaxcheck.gate.environments import Installation, Wanted
     from jaxcheck.gate.gate import Conduct, Project
     from jaxcheck.results.gate import Gate
 
@@ -68,6 +71,10 @@ def gate(
     latency: opt.Samples = 0,
     isolate: Isolate = False,
     since: Since = False,
+    executor: cluster.Executor = "local",
+    address: cluster.Address = None,
+    resource: cluster.Resource = None,
+    wait: cluster.Wait = 0.0,
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     state: opt.StateFolder = None,
@@ -84,44 +91,82 @@ def gate(
     from jaxcheck.errors import NothingVerified
     from jaxcheck.execution.cache import cache_folder
     from jaxcheck.gate import gate as gating
-    from jaxcheck.gate.environments import Wanted, provide
+    from jaxcheck.gate.environments import Wanted
     from jaxcheck.registry.select import selected_recipes
     from jaxcheck.report.formats import check_suffix
 
     for path in output or ():
         check_suffix(path)
     check_sides(bool(to or python), to_python, bool(from_), from_python, isolate or since)
+    check_executor(executor, since)
     allowed = opt.allowed_kinds(allow)
     project = opt.open_project(registry, goldens, state, shipped)
     project.state.prepare()
     selection = opt.selection_of(names, tag, k, mode)
     if not selected_recipes(project.registry, selection):  # before an environment is built for nothing
         raise NothingVerified("nothing is selected", hint="jaxcheck list")
-    cache = cache_folder()
-    baseline = tuple(from_ or ())
-    before = provide(Wanted(baseline, None, from_python), cache, opt.say, refresh=refresh)
-    after = provide(Wanted(tuple(to or ()), python, to_python), cache, opt.say, refresh=refresh)
-    with progress(project.registry, selection) as report:
-        conduct = gating.Conduct(
-            backend=backend,
-            jobs=jobs,
-            timeout=timeout,
-            latency=latency,
-            command=" ".join(sys.argv[1:]),
-            say=opt.say,
-            report=report,
-        )
-        place = gating.Project(project.registry, project.goldens, project.state.folder / "gate")
-        alone = None
-        if isolate:
+    cache, baseline = cache_folder(), tuple(from_ or ())
+    machines = (executor, project, address, backend, resource, wait)
+    with environments(*machines, cache=cache, requirements=(*baseline, *(to or ()))) as provided:
+        before = provided(Wanted(baseline, None, from_python), refresh)
+        after = provided(Wanted(tuple(to or ()), python, to_python), refresh)
+        with progress(project.registry, selection) as report:
+            conduct = gating.Conduct(
+                backend=backend,
+                jobs=jobs,
+                timeout=timeout,
+                latency=latency,
+                command=" ".join(sys.argv[1:]),
+                say=opt.say,
+                report=report,
+            )
+            place = gating.Project(project.registry, project.goldens, project.state.folder / "gate")
+            alone = None
+            if isolate:
 
-            def alone(requirement: str) -> Installation:
-                return provide(Wanted((*baseline, requirement)), cache, opt.say)
+                def alone(requirement: str) -> Installation:
+                    return provided(Wanted((*baseline, requirement)), False)
 
-        gated = gating.gate(place, selection, before, after, to or (), conduct, allowed, alone)
-        if since:
-            gated = dated(gated, place, baseline, conduct, cache)
+            gated = gating.gate(place, selection, before, after, to or (), conduct, allowed, alone)
+            if since:
+                gated = dated(gated, place, baseline, conduct, cache)
     opt.deliver_gate(gated, output or [], -1 if quiet else verbose)
+
+
+@contextmanager
+def environments(
+    executor: str,
+    project: opt.Project,
+    address: str | None,
+    backend: str | None,
+    resource: list[str] | None,
+    wait: float,
+    *,
+    cache: Path,
+    requirements: Sequence[str],
+) -> Iterator[Callable[[Wanted, bool], Installation]]:
+    """What gives environments, each as it is wanted and built anew or not: on this machine, or on a cluster's nodes."""
+    from jaxcheck.gate.environments import provide, provide_on, wheels_of
+
+    wheels = wheels_of(requirements) if executor != "local" else ()
+    with cluster.elsewhere(executor, project, address, backend, resource, wait, wheels) as nodes:
+        if nodes is None:
+            yield lambda wanted, refresh: provide(wanted, cache, opt.say, refresh=refresh)
+        else:
+            from jaxcheck.execution.ray_executor import SENT
+
+            yield lambda wanted, refresh: provide_on(nodes, wanted, SENT, opt.say)
+
+
+def check_executor(executor: str, since: bool) -> None:
+    """UsageError where what is asked for is not done on a cluster."""
+    from jaxcheck.errors import UsageError
+
+    if executor != "local" and since:
+        raise UsageError(
+            "--since builds an environment for each release between, on this machine",
+            hint="leave --executor out, or --since",
+        )
 
 
 def check_sides(to: bool, to_python: str | None, from_: bool, from_python: str | None, more: bool) -> None:

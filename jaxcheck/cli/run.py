@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jaxcheck.cli import cluster
 from jaxcheck.cli import options as opt
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ def run(
     latency: opt.Samples = 0,
     deprecations: opt.Deprecations = None,
     no_cache: opt.NoCache = False,
+    executor: cluster.Executor = "local",
+    address: cluster.Address = None,
+    resource: cluster.Resource = None,
+    wait: cluster.Wait = 0.0,
     registry: opt.RegistryFile = None,
     goldens: opt.GoldensFolder = None,
     state: opt.StateFolder = None,
@@ -75,7 +80,7 @@ def run(
     Examples: `jaxcheck run`, `jaxcheck run newton-sqrt --mode jit`, `jaxcheck run --tag seed -o report.json`.
     Goldens are never written: what differs is left as a candidate for `jaxcheck bless`.
     """
-    with early_worker(backend) as spare:
+    with early_worker(backend) if executor == "local" else nullcontext() as spare:
         from jaxcheck.execution.run import Options, execute
         from jaxcheck.report.formats import check_suffix
 
@@ -86,7 +91,11 @@ def run(
         project.state.prepare()
         failed = opt.last_failed_ids(project.state) if last_failed else None
         selection = opt.selection_of(names, tag, k, mode, failed)
-        with saving_to(save) as saving, progress(project.registry, selection, sharding) as report:
+        with (
+            cluster.elsewhere(executor, project, address, backend, resource, wait) as elsewhere,
+            saving_to(save) as saving,
+            progress(project.registry, selection, sharding) as report,
+        ):
             asked = Options(
                 backend=backend,
                 jobs=jobs,
@@ -94,6 +103,7 @@ def run(
                 repeat=repeat,
                 latency=latency,
                 deprecations=deprecations,
+                elsewhere=elsewhere,
                 saving=saving,
                 gate=saving is not None,
                 sharding=sharding,

@@ -12,7 +12,10 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from jaxcheck.execution.session import Session
 
 TAIL_BYTES = 16_384
 STACK_SECONDS = 0.5
@@ -21,12 +24,21 @@ READ_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Needs:
-    """What a worker must be started with; checks that need the same share a process."""
+    """What a worker must be started with; checks that need the same share a process.
+
+    `resources` are those of the node that it is to be on, in a cluster; this machine is taken as it is.
+    """
 
     env: tuple[tuple[str, str], ...] = ()
     devices: int | None = None
     x64: bool = False
     cores: int | None = None  # of those that there are: how many it may use
+    resources: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether such a worker runs in the environment that all the others have as well."""
+        return not self.env and self.devices is None and not self.x64 and self.cores is None
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,16 @@ class Death:
     reason: str
 
 
+class Elsewhere(Protocol):
+    """Machines on which workers can be kept."""
+
+    def session(self, launch: Launch, needs: Needs) -> Session:
+        """A worker on one of them that has what is needed."""
+
+    def room(self, needs: Needs) -> int:
+        """How many such workers they hold at once; 1 where there is no place for any, which its session then says."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """How workers are started: interpreter, backend (None: what JAX picks), folders of the user's modules.
@@ -44,6 +66,7 @@ class Launch:
     `harness` is a folder that holds this jaxcheck and nothing else, for interpreters that have none of their own.
     Without `cache`, JAX's persistent compilation cache is off: it has given one version the executables of another.
     `compiled` is a folder for it, in which each environment has one of its own; None leaves it to the user's settings.
+    `elsewhere` are the machines that they are started on; None is this one.
     """
 
     python: str = sys.executable
@@ -52,6 +75,7 @@ class Launch:
     harness: str | None = None
     cache: bool = True
     compiled: str | None = None
+    elsewhere: Elsewhere | None = None
 
     def environment(self, needs: Needs) -> dict[str, str]:
         env = dict(os.environ)

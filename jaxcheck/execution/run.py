@@ -21,9 +21,10 @@ from jaxcheck.compare.threads import cores
 from jaxcheck.errors import Unavailable
 from jaxcheck.execution.cache import trim
 from jaxcheck.execution.conduct import Assignment, Conducted, conduct, without_worker
-from jaxcheck.execution.process import Launch, Needs
+from jaxcheck.execution.nodes import Stay, nodes_of, told_apart
+from jaxcheck.execution.process import Elsewhere, Launch, Needs
 from jaxcheck.execution.saved import GOLDENS, SavedRun, Saving
-from jaxcheck.execution.session import Interrupted, Session, Spare
+from jaxcheck.execution.session import Interrupted, NoPlace, Session, Spare, open_session
 from jaxcheck.execution.shards import Sharding, share_of
 from jaxcheck.execution.state import State
 from jaxcheck.goldens.store import GoldenStore
@@ -39,7 +40,8 @@ CHECKS_A_WORKER = 24
 class Options:
     """What a run is asked for, apart from the selection.
 
-    `python` is the interpreter of the workers (None: this one), `saving` takes all that the run produces, `inputs` is
+    `python` is the interpreter of the workers (None: this one), `elsewhere` the machines that they are on (None: this
+    one), `saving` takes all that the run produces, `inputs` is
     an earlier saved run whose inputs are taken for cases that no golden has. For a `gate`, recipes that ask for it run
     whatever their `when:` says, and nothing comes out of a compilation cache. `sharding` leaves recipes to others;
     `compiled` is the folder for that cache, or why there is none.
@@ -54,6 +56,7 @@ class Options:
     all_modes: bool = False
     keep_all: bool = False
     python: str | None = None
+    elsewhere: Elsewhere | None = None
     saving: Saving | None = None
     inputs: SavedRun | None = None
     gate: bool = False
@@ -66,7 +69,9 @@ class Options:
 def needs_of(recipe: Recipe) -> Needs:
     """x64, virtual devices and environment variables cannot change once JAX has started."""
     x64 = bool(recipe.config.get("enable_x64", recipe.config.get("jax_enable_x64", False)))
-    return Needs(tuple(sorted(recipe.env.items())), recipe.devices, x64)
+    return Needs(
+        tuple(sorted(recipe.env.items())), recipe.devices, x64, resources=tuple(sorted(recipe.resources.items()))
+    )
 
 
 def launch_for(
@@ -119,13 +124,15 @@ def execute(
         launch = launch_for(registry, options.backend, state, options.python)
         compiled = options.compiled if isinstance(options.compiled, Path) and not options.gate else None
         launch = replace(launch, cache=not options.gate, compiled=str(compiled) if compiled else None)
+        launch = replace(launch, elsewhere=options.elsewhere)
         crew = Crew(launch, recipes, partial(_conduct, work), spare)
-        crew.run(options.jobs or default_jobs(recipes))
+        crew.run(options.jobs or (default_jobs(recipes) if options.elsewhere is None else None))
     if compiled:
         trim(compiled)
     done = [crew.done[recipe.name] for recipe in recipes if recipe.name in crew.done]
-    results = [result for one in done for result in one.results]
     environment = crew.environment
+    nodes = nodes_of(crew.stays, environment)
+    results = told_apart((result for one in done for result in one.results), crew.stays, nodes)
     return Run(
         jaxcheck=jaxcheck.__version__,
         command=options.command,
@@ -137,6 +144,7 @@ def execute(
         golden_digests={recipe.name: crew.done[recipe.name].golden for recipe in recipes if recipe.name in crew.done},
         backend=options.backend,
         shard=shard,
+        nodes=nodes,
         sources={path: digest for one in done for path, digest in one.sources.items()},
         environment=environment,
         not_verified=not_verified(environment, crew.backends),
@@ -158,11 +166,16 @@ def _conduct(work: Assignment, recipe: Recipe, session: Session) -> Conducted:
     try:
         return conduct(work, recipe, session)
     except Unavailable as error:
-        if not recipe.env:
+        # What a recipe asks for and nobody has, and an `env:` that keeps JAX from starting, cost the recipes that ask.
+        if isinstance(error, NoPlace) and recipe.resources:
+            reason = f"{recipe.locate('resources')}: {error}"
+        elif recipe.env:
+            reason = f"{recipe.locate('env')}: with this env: {error}"
+        elif session.lost:  # what was done before that is not to be lost as well
+            reason = str(error)
+        else:
             raise
-        # An `env:` that keeps JAX from starting costs the recipes that ask for it, nothing else.
-        reason = f"{recipe.locate('env')}: with this env: {error}"
-        return Conducted(tuple(without_worker(work, recipe, Status.ERROR, reason)), {})
+        return Conducted(tuple(without_worker(work, recipe, Status.ERROR, reason, error.hint or "")), {})
 
 
 def not_verified(environment: Environment | None, present: Sequence[str]) -> dict[str, str]:
@@ -177,6 +190,7 @@ def not_verified(environment: Environment | None, present: Sequence[str]) -> dic
 
 
 T = TypeVar("T")
+Resources = tuple[tuple[str, float], ...]
 
 
 class Crew(Generic[T]):
@@ -190,18 +204,25 @@ class Crew(Generic[T]):
         spare: Spare | None = None,
     ) -> None:
         self._launch, self._each, self._spare = launch, each, spare or Spare()
-        self._waiting = list(recipes)
+        self._recipes, self._waiting = tuple(recipes), list(recipes)
         self._lock = threading.Lock()
         self._sessions: list[Session] = []
         self._events: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._stopping = False
+        self._room: dict[Resources, int] = {}
+        self._members: Counter[Resources] = Counter()
+        self._environments: dict[str, tuple[bool, Environment]] = {}
         self.done: dict[str, T] = {}
-        self.environment: Environment | None = None
-        self.backends: list[str] = []
         self.interrupted = False
 
-    def run(self, jobs: int) -> None:
-        threads = [threading.Thread(target=self._member, name=f"worker-{n}", daemon=True) for n in range(jobs)]
+    def run(self, jobs: int | None) -> None:
+        """With so many workers; None: as many as there is room for, on the machines that the launch names."""
+        starts = self._starts(jobs)
+        self._members.update(starts)
+        threads = [
+            threading.Thread(target=self._member, args=(start,), name=f"worker-{n}", daemon=True)
+            for n, start in enumerate(starts)
+        ]
         for thread in threads:
             thread.start()
         failure: BaseException | None = None
@@ -220,10 +241,43 @@ class Crew(Generic[T]):
             raise failure
 
     @property
+    def environment(self) -> Environment | None:
+        """That of the first recipe whose worker ran in nothing of its own; else of the first one."""
+        known = [self._environments[recipe.name] for recipe in self._recipes if recipe.name in self._environments]
+        plain = [environment for is_plain, environment in known if is_plain]
+        return next(iter(plain or [environment for _, environment in known]), None)
+
+    @property
+    def backends(self) -> list[str]:
+        """All that its workers found."""
+        return list(dict.fromkeys(name for session in self._sessions for name in session.backends))
+
+    @property
+    def stays(self) -> list[Stay]:
+        """When its workers were on which machines of a cluster."""
+        return [stay for session in self._sessions for stay in session.stays]
+
+    @property
     def programs(self) -> CompiledPrograms:
         """What all of its workers took out of the compilation cache, and compiled."""
         counts = sum((session.programs for session in self._sessions), Counter())
         return CompiledPrograms(hits=counts["hits"], misses=counts["misses"])
+
+    def _starts(self, jobs: int | None) -> list[Resources]:
+        """What each member looks after first: every kind of machine in turn, as far as there is room on it."""
+        elsewhere = self._launch.elsewhere
+        if elsewhere is None:
+            self._room = {(): jobs or 1}
+            return [()] * (jobs or 1)
+        kinds = Counter(needs_of(recipe).resources for recipe in self._recipes)
+        self._room = {kind: elsewhere.room(Needs(resources=kind)) for kind in kinds}
+        most = {kind: min(self._room[kind], recipes) for kind, recipes in kinds.items()}
+        turns = [kind for turn in range(max(most.values(), default=0)) for kind in most if turn < most[kind]]
+        return turns[:jobs]
+
+    def _needs(self, recipe: Recipe) -> Needs:
+        needs = needs_of(recipe)
+        return needs if self._launch.elsewhere is not None else replace(needs, resources=())
 
     def _stop(self) -> None:
         with self._lock:
@@ -233,16 +287,16 @@ class Crew(Generic[T]):
         for session in sessions:
             session.stop()
 
-    def _member(self) -> None:
+    def _member(self, kind: Resources) -> None:
         session: Session | None = None
-        needs: Needs | None = None
+        needs = Needs(resources=kind)
         failure: BaseException | None = None
         try:
             while (recipe := self._take(needs)) is not None:
-                if session is None or needs_of(recipe) != needs:
+                if session is None or self._needs(recipe) != needs:
                     if session is not None:
                         self._leave(session, needs)
-                    needs = needs_of(recipe)
+                    needs = self._needs(recipe)
                     session = self._session(needs)
                 self._serve(recipe, session, needs)
         except Interrupted:
@@ -254,27 +308,39 @@ class Crew(Generic[T]):
                 self._leave(session, needs)
             self._events.put(failure)
 
-    def _leave(self, session: Session, needs: Needs | None) -> None:
+    def _leave(self, session: Session, needs: Needs) -> None:
         with self._lock:
-            if needs == Needs() and not self._stopping:
+            spared = self._launch.elsewhere is None and needs.plain and not self._stopping
+            if spared:
                 self._spare.leave(session)
-            else:
-                session.close()
+        if not spared:
+            session.close()
 
-    def _take(self, needs: Needs | None) -> Recipe | None:
-        """The next recipe, one for the worker that runs already if there is one."""
+    def _take(self, needs: Needs) -> Recipe | None:
+        """The next recipe: one for the worker that runs already if there is one, else one for the same kind of machine,
+        else one for a kind that has room for another worker."""
         with self._lock:
-            same = next((recipe for recipe in self._waiting if needs_of(recipe) == needs), None)
-            recipe = same or next(iter(self._waiting), None)
+            kinds = {
+                "worker": (recipe for recipe in self._waiting if self._needs(recipe) == needs),
+                "machine": (recipe for recipe in self._waiting if self._needs(recipe).resources == needs.resources),
+                "room": (recipe for recipe in self._waiting if self._has_room(self._needs(recipe).resources)),
+            }
+            recipe = next((recipe for found in kinds.values() if (recipe := next(found, None))), None)
+            self._members[needs.resources] -= 1
             if recipe is not None:
+                self._members[self._needs(recipe).resources] += 1
                 self._waiting.remove(recipe)
             return recipe
+
+    def _has_room(self, kind: Resources) -> bool:
+        return self._members[kind] < self._room[kind]
 
     def _session(self, needs: Needs) -> Session:
         with self._lock:
             if self._stopping:
                 raise Interrupted
-            session = self._spare.take(self._launch) if needs == Needs() else Session(self._launch, needs)
+            here = self._launch.elsewhere is None and needs.plain
+            session = self._spare.take(self._launch) if here else open_session(self._launch, needs)
             self._sessions.append(session)
             return session
 
@@ -282,5 +348,5 @@ class Crew(Generic[T]):
         done = self._each(recipe, session)
         with self._lock:
             self.done[recipe.name] = done
-            if session.environment is not None and (self.environment is None or needs == Needs()):
-                self.environment, self.backends = session.environment, session.backends
+            if session.environment is not None:
+                self._environments[recipe.name] = needs.plain, session.environment

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxcheck.errors import Unavailable
+from jaxcheck.execution.nodes import Stay
 from jaxcheck.execution.process import Death, Launch, Needs, WorkerProcess
 from jaxcheck.results import Environment
 
@@ -25,8 +26,15 @@ class Interrupted(Exception):
     """The run is being stopped: nothing more is to be started."""
 
 
+class NoPlace(Unavailable):
+    """No machine of a cluster has what a worker needs."""
+
+
 class Session:
-    """Starts a worker when one is needed. `environment` is known once one has started."""
+    """Starts a worker when one is needed. `environment` is known once one has started.
+
+    `stays` are its times on machines of a cluster, the present one last; none on this machine.
+    """
 
     def __init__(self, launch: Launch, needs: Needs, worker: WorkerProcess | None = None) -> None:
         self._launch, self._needs = launch, needs
@@ -38,6 +46,12 @@ class Session:
         self.environment: Environment | None = None
         self.backends: list[str] = []
         self.programs: Counter[str] = Counter()
+        self.stays: list[Stay] = []
+
+    @property
+    def lost(self) -> bool:
+        """Whether a machine went away under it."""
+        return any(stay.lost for stay in self.stays)
 
     def start(self) -> None:
         """Makes sure that a worker runs; Unavailable where the backend, or JAX itself, does not start."""
@@ -116,6 +130,11 @@ class Session:
 
     _last_words = ""
     _last_output = ""
+
+
+def open_session(launch: Launch, needs: Needs) -> Session:
+    """A worker that is started when it is needed, on this machine or where the launch says."""
+    return Session(launch, needs) if launch.elsewhere is None else launch.elsewhere.session(launch, needs)
 
 
 class Spare:

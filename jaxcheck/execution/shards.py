@@ -102,6 +102,7 @@ def merged(named: Mapping[str, Run]) -> Run:
     return first.model_copy(
         update={
             "shard": None,
+            "nodes": tuple(node for run in runs for node in run.nodes),
             "started": min(run.started for run in runs),
             "seconds": max(run.seconds for run in runs),
             "sources": _sources(parts),

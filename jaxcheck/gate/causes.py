@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from jaxcheck.execution.conduct import recipe_message
 from jaxcheck.execution.process import Death, Launch, Needs
 from jaxcheck.execution.run import needs_of
 from jaxcheck.execution.saved import SavedRun
-from jaxcheck.execution.session import Session
+from jaxcheck.execution.session import Session, open_session
 from jaxcheck.gate.cause import CONFIG, Cause, Facts, Measured, Replayed, decide
 from jaxcheck.gate.programs import Difference, Program, compare_programs
 from jaxcheck.goldens.exchange import read_tree
@@ -111,7 +113,9 @@ def find_causes(
     A worker that dies over a check costs that check's cause. `folder` is scratch space.
     """
     found: dict[tuple[str, str], Cause] = {}
-    sides = Side(registry, before, folder / "old", timeout), Side(registry, after, folder / "new", timeout)
+    turns = Turns() if has_room_for_one(registry, moved, before, after) else None
+    limits = timeout, turns
+    sides = Side(registry, before, folder / "old", *limits), Side(registry, after, folder / "new", *limits)
     pool = ThreadPoolExecutor(1, "old side")
     try:
         inquiry = Inquiry(*sides, differing, pool)
@@ -153,11 +157,36 @@ class Ran:
     text: str = ""
 
 
+def has_room_for_one(registry: Registry, moved: Sequence[Moved], *halves: Half) -> bool:
+    """Whether a cluster cannot hold a worker of each side at once."""
+    needs = {needs_of(registry.recipes[check.recipe]) for check in moved}
+    clusters = [half.launch.elsewhere for half in halves if half.launch and half.launch.elsewhere]
+    return any(cluster.room(one) < len(halves) for cluster in clusters for one in needs)
+
+
+class Turns:
+    """One place for the workers of both sides: who asks has it, and the other's worker is let go before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._holder: Side | None = None
+
+    @contextmanager
+    def of(self, side: Side) -> Iterator[None]:
+        with self._lock:
+            if self._holder not in (None, side):
+                self._holder.close()
+            self._holder = side
+            yield
+
+
 class Side:
     """Asks the workers of one side; one that does not start, or dies, gives the reason as its answer."""
 
-    def __init__(self, registry: Registry, half: Half, folder: Path, timeout: float | None) -> None:
-        self.half = half
+    def __init__(
+        self, registry: Registry, half: Half, folder: Path, timeout: float | None, turns: Turns | None = None
+    ) -> None:
+        self.half, self._turns = half, turns
         self._registry, self._folder, self._timeout = registry, folder, timeout
         self._session: Session | None = None
         self._needs: Needs | None = None
@@ -178,7 +207,8 @@ class Side:
             return Ran(str(program["reason"]))
         config = {n: v for n, v in self._recipe(check).config.items() if n.removeprefix("jax_") != "enable_x64"}
         request = {"op": "replay", **program, "config": config, "folder": str(self._scratch(check))}
-        reply = self._request(check, {"case": None, **request})
+        with self._turn():
+            reply = self._request(check, {"case": None, **request})
         if "reason" in reply:
             return Ran(str(reply["reason"]))
         try:
@@ -200,8 +230,12 @@ class Side:
         return folder
 
     def _prepared_request(self, check: Moved, message: Mapping[str, Any]) -> dict[str, Any]:
-        reason = self._prepare(check)
-        return {"reason": reason} if reason else self._request(check, {**message, "recipe": check.recipe})
+        with self._turn():
+            reason = self._prepare(check)
+            return {"reason": reason} if reason else self._request(check, {**message, "recipe": check.recipe})
+
+    def _turn(self) -> AbstractContextManager[None]:
+        return self._turns.of(self) if self._turns else nullcontext()
 
     def _prepare(self, check: Moved) -> str:
         """Makes the worker know the recipe; why it cannot, or nothing."""
@@ -224,7 +258,7 @@ class Side:
         needs = self._wanted(check)
         if self._session is None or self._needs != needs:
             self.close()
-            self._session, self._needs, self._prepared = Session(self.half.launch, needs), needs, {}
+            self._session, self._needs, self._prepared = open_session(self.half.launch, needs), needs, {}
         try:
             self._session.start()
         except Unavailable as error:

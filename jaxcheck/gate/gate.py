@@ -63,7 +63,8 @@ class Ran:
     saved: SavedRun
 
     def side(self) -> Side:
-        return side_of(self.installation.label, self.saved, self.installation.python)
+        here = self.installation.elsewhere is None
+        return side_of(self.installation.label, self.saved, self.installation.python if here else "")
 
 
 def run_in(
@@ -85,6 +86,7 @@ def run_in(
             timeout=conduct.timeout,
             repeat=conduct.repeat,
             python=installation.python,
+            elsewhere=installation.elsewhere,
             saving=saving,
             inputs=inputs,
             gate=True,
@@ -173,7 +175,7 @@ def with_causes(
 
     def launch(installation: Installation) -> Launch:
         launched = launch_for(project.registry, conduct.backend, state, installation.python)
-        return replace(launched, cache=False)
+        return replace(launched, cache=False, elsewhere=installation.elsewhere)
 
     halves = [Half(one.installation.label, one.saved, launch(one.installation)) for one in (old, new)]
     versions = {one.name: (one.before or "-", one.after or "-") for one in packages if one.name != "python"}
@@ -216,7 +218,7 @@ def time_in_turns(
     options = Options(backend=conduct.backend, jobs=1, timeout=conduct.timeout, latency=conduct.latency, gate=True)
 
     def run(installation: Installation) -> Run:
-        asked = replace(options, python=installation.python)
+        asked = replace(options, python=installation.python, elsewhere=installation.elsewhere)
         done = execute(project.registry, Selection(last_failed_ids=ids), project.goldens, state, asked)
         if done.interrupted:
             raise KeyboardInterrupt

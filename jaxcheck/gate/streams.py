@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxcheck.execution.process import Death, Launch, Needs
-from jaxcheck.execution.session import Session
+from jaxcheck.execution.session import open_session
 
 TIMEOUT = 120.0
 
 
 def fingerprints_of(launch: Launch) -> dict[str, str]:
     """What the workers of one side draw; nothing where they do not tell."""
-    session = Session(launch, Needs())
+    session = open_session(launch, Needs())
     try:
         session.start()
         reply = session.request({"op": "streams"}, TIMEOUT)

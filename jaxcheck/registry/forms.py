@@ -73,6 +73,21 @@ def _environment_value(text: str) -> str:
     return text
 
 
+def _resource(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*", name):
+        raise fault(
+            f"{show(name)} is not the name of a resource", "as a cluster's nodes have it: GPU, TPU, or one of your own"
+        )
+    return name
+
+
+def _amount(amount: float) -> float:
+    """As Ray counts: a share of one, or whole ones."""
+    if amount > 1 and amount != int(amount):
+        raise fault(f"must be a whole number, or less than 1, not {show(amount)}", "several devices are not shared")
+    return amount
+
+
 def _config_name(name: str) -> str:
     if name.startswith("jax_"):
         raise fault(f"{show(name)} has the prefix jax_", f"write {name.removeprefix('jax_')}")
@@ -186,6 +201,9 @@ Env = dict[EnvironmentName, EnvironmentValue]
 ConfigName = Annotated[Text, AfterValidator(_config_name)]
 ConfigValue = Annotated[Any, AfterValidator(_config_value)]
 Config = Annotated[dict[ConfigName, ConfigValue], AfterValidator(_config)]
+ResourceName = Annotated[Text, AfterValidator(_resource)]
+Amount = Annotated[Number, Field(gt=0), AfterValidator(_amount)]
+Resources = Annotated[dict[ResourceName, Amount], Field(min_length=1)]
 Devices = Annotated[int, Strict(), Field(ge=1, le=MAX_DEVICES)]
 Processes = Annotated[int, Strict(), Field(ge=1, le=MAX_PROCESSES)]
 Nonfinite = Literal["allow", "forbid"]

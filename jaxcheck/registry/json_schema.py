@@ -68,6 +68,7 @@ DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "env": "Environment variables; their recipes get worker processes of their own.",
         "devices": "Number of virtual CPU devices.",
         "processes": "Number of processes that the mode sharded runs in, with so many devices each.",
+        "resources": "What a node of a cluster has to have for it (`run --executor ray`): {GPU: 1}, {A100: 1}.",
         "when": "Where recipes apply; elsewhere they are skipped, with the reason.",
         "timeout": "Seconds that one check may take.",
     },

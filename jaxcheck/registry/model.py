@@ -150,6 +150,7 @@ class Recipe:
     env: Mapping[str, str] = field(default_factory=dict)
     devices: int | None = None
     processes: int = 1
+    resources: Mapping[str, float] = field(default_factory=dict)
     vmap: tuple[VmapOptions, ...] = ()
     grad: GradOptions | None = None
     sharded: ShardedOptions | None = None

@@ -124,6 +124,7 @@ def _recipe(block: RecipeBlock, source: Source, path: Keys, defaults: Sequence[D
         inputs=block.inputs,
         config=_merged([layer.config for layer in blocks]),
         env=_merged([layer.env for layer in blocks]),
+        resources=_merged([layer.resources or {} for layer in blocks]),
         vmap=_vmap(block.vmap),
         grad=GradOptions(block.grad.arguments, block.grad.output, block.grad.rtol) if block.grad else None,
         sharded=ShardedOptions(block.sharded.axes, block.sharded.outputs) if block.sharded else None,

@@ -37,6 +37,7 @@ from jaxcheck.registry.forms import (
     PartitionSpec,
     Pattern,
     Processes,
+    Resources,
     RulePath,
     Seconds,
     Several,
@@ -165,7 +166,7 @@ class CaseBlock(Block):
 
 
 class DefaultsBlock(Block):
-    """What recipes need not say again. A recipe's own word wins; `config`, `env` and `when` merge key by key."""
+    """What recipes need not say again. A recipe's own word wins; `config`, `env`, `resources`, `when` merge by key."""
 
     modes: Modes | None = None
     golden: Contract | None = None
@@ -177,6 +178,7 @@ class DefaultsBlock(Block):
     env: Env = Field(default_factory=dict)
     devices: Devices | None = None
     processes: Processes | None = None
+    resources: Resources | None = None
     when: WhenBlock | None = None
     timeout: Seconds | None = None
 

@@ -206,7 +206,7 @@ def _environment(run: Run) -> Iterator[RenderableType]:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
-    for name, value in words.environment_facts(run.environment).items():
+    for name, value in {**words.environment_facts(run.environment), **words.node_facts(run)}.items():
         grid.add_row(name, Text(line(value)))
     if run.programs is not None and (run.programs.hits or run.programs.misses or run.programs.off):
         grid.add_row("programs", Text(line(words.programs(run.programs))))

@@ -87,7 +87,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
                 facts = words.environment_facts(side.environment)
                 yield from ((f"{label}: {name}", value) for name, value in facts.items())
     elif run.environment:
-        yield from words.environment_facts(run.environment).items()
+        yield from {**words.environment_facts(run.environment), **words.node_facts(run)}.items()
     yield from ((f"not verified: {backend}", why) for backend, why in run.not_verified.items())
 
 

@@ -138,7 +138,7 @@ def _run(run: Run) -> Iterator[str]:
     yield from _told("Warnings from kernels", _warned(run)[:20])
     if run.environment:
         yield "\n### Environment\n"
-        facts = words.environment_facts(run.environment).items()
+        facts = {**words.environment_facts(run.environment), **words.node_facts(run)}.items()
         yield from table(("", ""), ((plain(name), plain(value)) for name, value in facts))
     unverified = [f"{plain(name)}: {plain(why)}" for name, why in run.not_verified.items()]
     yield from _told("Backends not verified", unverified)

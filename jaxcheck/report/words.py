@@ -10,6 +10,7 @@ from jaxcheck.results import (
     CompiledPrograms,
     Environment,
     LeafResult,
+    Node,
     Run,
     Status,
     Value,
@@ -17,6 +18,7 @@ from jaxcheck.results import (
 )
 
 INFINITE = 1e300  # a ratio or difference beyond this is the largest float64, which stands for infinity
+NODES_SHOWN = 10
 COUNTED = {
     Status.PASS: ("passed", "passed"),
     Status.FAIL: ("failed", "failed"),
@@ -139,6 +141,22 @@ def programs(compiled: CompiledPrograms) -> str:
     if compiled.off:
         return f"all compiled (no cache: {compiled.off})"
     return f"{compiled.hits:,} from the cache, {compiled.misses:,} compiled"
+
+
+def node_facts(run: Run) -> dict[str, str]:
+    """The nodes of a cluster, those that differ or were lost first."""
+    notable = sorted(run.nodes, key=lambda node: not (node.differs or node.lost))
+    facts = {f"node {node.name}": _node(node) for node in notable[:NODES_SHOWN]}
+    more = len(notable) - NODES_SHOWN
+    return facts | ({"more nodes": f"{more:,}, all of them in the report as JSON"} if more > 0 else {})
+
+
+def _node(node: Node) -> str:
+    """`12 checks; it differs: jax 0.12.0`."""
+    told = [count(node.checks, "check")]
+    if node.differs:
+        told.append("it differs: " + ", ".join(f"{name} {value}" for name, value in node.differs.items()))
+    return "; ".join([*told, *([f"lost: {node.lost}"] if node.lost else [])])
 
 
 def environment_facts(environment: Environment) -> dict[str, str]:

@@ -303,6 +303,18 @@ class Shard(Model):
     plan: dict[str, int] = Field(default_factory=dict)
 
 
+class Node(Model):
+    """One machine of a cluster that a run was on: how many checks it answered, and its environment, where a worker
+    started there. `differs` is what makes numbers there and is not as in the run's own environment. `lost` says how the
+    machine went away, where it did: what ran there then was run again elsewhere."""
+
+    name: str
+    checks: int = 0
+    environment: Environment | None = None
+    differs: dict[str, str] = Field(default_factory=dict)
+    lost: str = ""
+
+
 class CompiledPrograms(Model):
     """How many programs came out of the compilation cache, and how many were compiled; `off`: why it was not used."""
 
@@ -340,6 +352,7 @@ class Run(Document):
     golden_digests: dict[str, str] = Field(default_factory=dict)
     backend: str | None = None
     shard: Shard | None = None
+    nodes: tuple[Node, ...] = ()
     sources: dict[str, str] = Field(default_factory=dict)
     environment: Environment | None = None
     not_verified: dict[str, str] = Field(default_factory=dict)

@@ -71,6 +71,7 @@ def test_mappings_of_defaults_are_merged_key_by_key() -> None:
 
     assert newton.config == {"enable_x64": True, "default_matmul_precision": "highest", "debug_nans": None}
     assert newton.env == {"XLA_FLAGS": "--xla_cpu_enable_fast_math=false", "OMP_NUM_THREADS": "1"}
+    assert newton.resources == {"CPU": 4, "accelerator_type:A100": 0.001, "GPU": 0.5}
     assert newton.when == When({"jax": "<2", "optax": ">=0.2.6", "jaxlib": "<1"}, ">=3.11", ("cpu", "gpu"))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from jaxcheck.gate.environments.cache import Cached, cached, prune, select
 from jaxcheck.gate.environments.model import Installation, Wanted, changes
+from jaxcheck.gate.environments.on_nodes import provide_on, wheels_of
 from jaxcheck.gate.environments.providing import provide
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "cached",
     "changes",
     "provide",
+    "provide_on",
     "prune",
     "select",
+    "wheels_of",
 ]

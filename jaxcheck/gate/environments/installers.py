@@ -120,6 +120,11 @@ class Uv:
             *(*fresh, *self._handover().fetch),
         )
 
+    @property
+    def fetching(self) -> tuple[str, ...]:
+        """uv's options for finding what pip finds."""
+        return self._handover().fetch
+
     def _handover(self) -> Handover:
         configured = names_sources(uv_tables(os.environ, Path.cwd()))
         return uv_options(pip_settings(os.environ), os.environ, configured)

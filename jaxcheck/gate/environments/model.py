@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from jaxcheck.execution.process import Elsewhere
 from jaxcheck.gate.environments.requests import parse_request
 from jaxcheck.results.gate import PackageChange
 
@@ -32,7 +33,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Installation:
-    """An environment that workers can be started in. `folder` is its place in the cache, where it has one."""
+    """An environment that workers can be started in. `folder` is its place in the cache, where it has one, and
+    `elsewhere` the machines that have it, where it is not on this one."""
 
     label: str
     python: str
@@ -40,6 +42,7 @@ class Installation:
     folder: Path | None
     cached: bool
     python_version: str
+    elsewhere: Elsewhere | None = None
 
 
 def changes(before: Installation, after: Installation, asked: Sequence[str]) -> tuple[PackageChange, ...]:

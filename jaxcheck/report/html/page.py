@@ -220,6 +220,7 @@ def _environment(run: Run) -> Markup:
         rows.insert(0, element("tr", element("td"), [element("th", label, scope="col") for label, _ in sides]))
     if not isinstance(run, Gate):
         told = [("programs", words.programs(run.programs))] if run.programs else []
+        told += words.node_facts(run).items()
         told += [(f"not verified: {name}", why) for name, why in run.not_verified.items()]
         rows += [
             element("tr", element("th", line(name, NAME_CHARACTERS), scope="row"), element("td", line(why)))
