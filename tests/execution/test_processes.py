@@ -191,7 +191,9 @@ def test_a_process_that_is_killed_costs_this_check_only(ran: Any) -> None:
 def test_a_process_that_hangs_is_named_and_shows_where_it_stands(ran: Any) -> None:
     result = check(ran, "hangs::a")
     assert result["status"] == "timeout"
-    assert result["reason"] == "no answer within 3 s from process_index 1; all 2 processes were killed"
+    # The other one waits for nobody; where the machine is busy, 3 s may be too short for it as well.
+    words = r"no answer within 3 s from process_index (0, )?1; all 2 processes were killed"
+    assert re.fullmatch(words, result["reason"])
     assert "process_index 1:" in result["stderr"]
     assert "in hangs" in result["stderr"]
 
