@@ -16,6 +16,9 @@ hypothesis.settings.load_profile("untimed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take a minute or more each")
+    parser.addoption(
+        "--kills", type=int, default=2, help="how often commands are killed at random times (a night: 1000)"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

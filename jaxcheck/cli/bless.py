@@ -108,7 +108,7 @@ def bless(
         measured = tolerances_of(project, decisions, known, run.environment, blessing.when)
         known, refused = kept_with_goldens(project, known, measured, write)
     recipes = project.registry.recipes
-    written = promote(run, decisions, candidates, project.goldens, blessing, own, known, recipes)
+    written, decisions = promote(run, decisions, candidates, project.goldens, blessing, own, known, recipes)
     code = tell(run, decisions, written)
     raise typer.Exit(code if measured is None else max(code, tell_derived(measured, refused)))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from jaxcheck import __version__
+from jaxcheck.cli import streams
 from jaxcheck.cli.bench import bench
 from jaxcheck.cli.bisect import bisect
 from jaxcheck.cli.bless import bless, reject
@@ -46,7 +47,7 @@ class Program(TyperGroup):
             complain("interrupted", None)
             raise SystemExit(int(Exit.INTERRUPTED)) from None
         except BrokenPipeError:  # `jaxcheck list | head`
-            sys.stderr.close()
+            streams.silence()
             raise SystemExit(0) from None
 
 
@@ -105,11 +106,28 @@ def main(
 
 def entry() -> None:
     """The console script. An exception that nobody foresaw is a bug of jaxcheck's own, and says so."""
+    streams.make_usable()
     try:
-        app()
+        try:
+            app()
+        finally:
+            with streams.telling():
+                pass
+    except OSError as error:
+        hint = streams.REFUSALS.get(error.errno or 0)
+        if hint is None:
+            bug()
+        streams.silence()
+        complain(f"{error.filename or 'the output'}: {error.strerror}", hint)
+        raise SystemExit(int(Exit.USAGE)) from None
     except Exception:
-        import traceback
+        bug()
 
-        traceback.print_exc()
-        complain("this is a bug in jaxcheck: please report it with the lines above", None)
-        raise SystemExit(int(Exit.BUG)) from None
+
+def bug() -> NoReturn:
+    """About the exception that is being handled."""
+    import traceback
+
+    traceback.print_exc()
+    complain("this is a bug in jaxcheck: please report it with the lines above", None)
+    raise SystemExit(int(Exit.BUG)) from None

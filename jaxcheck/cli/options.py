@@ -214,13 +214,15 @@ def deliver_gate(gate: Gate, output: list[Path], verbosity: int) -> NoReturn:
     """The report on stdout, and in every file asked for; ends with the gate's exit code."""
     from rich.console import Console
 
+    from jaxcheck.cli.streams import telling
     from jaxcheck.report.formats import write_report
     from jaxcheck.report.gate import render
     from jaxcheck.report.github import annotation_lines
 
+    with telling():
+        Console(soft_wrap=False, highlight=False).print(render(gate, verbosity))
     for path in output:
         write_report(gate, path)
-    Console(soft_wrap=False, highlight=False).print(render(gate, verbosity))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for text in annotation_lines(gate):
             print(text, file=sys.stderr)

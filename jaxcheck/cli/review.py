@@ -110,6 +110,7 @@ def conduct(
     from jaxcheck.cli.bless import candidates_of
     from jaxcheck.errors import Exit
     from jaxcheck.execution.review import Review
+    from jaxcheck.report.lines import plain_text
 
     signature = Signature(project, reason, who)
     deciding = Review(run, candidates_of(project), project.goldens, known, signature.blessing, project.registry.recipes)
@@ -119,7 +120,9 @@ def conduct(
     finally:
         deciding.write()
         print(walk.told())
-    return int(Exit.FAILED if walk.refused else Exit.PASSED)
+        for name in deciding.taken:
+            print(plain_text(f"not written: {name}: its candidate went away meanwhile (jaxcheck run)"), file=sys.stderr)
+    return int(Exit.FAILED if walk.refused or deciding.taken else Exit.PASSED)
 
 
 class Signature:

@@ -114,8 +114,10 @@ def run(
             result = execute(project.registry, selection, project.goldens, project.state, asked, spare)
             if saving and not result.interrupted:
                 saving.finish(result)
-    project.state.save(result)
-    deliver(result, output or [], -1 if quiet else verbose)
+    try:
+        project.state.save(result)
+    finally:  # what was found is told, also where it cannot be kept
+        deliver(result, output or [], -1 if quiet else verbose)
     raise typer.Exit(int(result.exit_code()))
 
 
@@ -172,13 +174,15 @@ def deliver(result: Run, output: list[Path], verbosity: int) -> None:
     """The report on stdout, and in every file asked for; in a workflow of GitHub also as annotations."""
     from rich.console import Console
 
+    from jaxcheck.cli.streams import telling
     from jaxcheck.report.console import render
     from jaxcheck.report.formats import write_report
     from jaxcheck.report.github import annotation_lines
 
+    with telling():
+        Console(soft_wrap=False, highlight=False).print(render(result, verbosity))
     for path in output:
         write_report(result, path)
-    Console(soft_wrap=False, highlight=False).print(render(result, verbosity))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in annotation_lines(result):
             opt.say(line)

@@ -55,7 +55,7 @@ BRAKES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class CaseFacts:
-    """What a run found out about one case, as far as a blessing asks for it."""
+    """What a run found out about one case, as far as a blessing asks for it; `digest` is of the candidate's content."""
 
     recipe: str
     case: str
@@ -64,6 +64,7 @@ class CaseFacts:
     differs: bool
     candidate: bool
     orphan: bool = False
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,17 +112,19 @@ def facts_of(run: Run, candidates: GoldenStore, goldens: GoldenStore, backend: s
             differs=any(_differs(result) for result in results),
             candidate=case in held[recipe],
             orphan=any(finding.kind == "orphan" for result in results for finding in result.findings),
+            digest=held[recipe].get(case, ""),
         )
         for (recipe, case), results in cases.items()
     ]
 
 
-def _held(candidates: GoldenStore, recipe: str) -> tuple[str, ...]:
+def _held(candidates: GoldenStore, recipe: str) -> dict[str, str]:
+    """{case: digest of its content}"""
     golden = candidates.load(recipe)
     if golden is None:
-        return ()
+        return {}
     with golden:
-        return tuple(golden.cases)
+        return {case: golden.summary(case).digest for case in golden.cases}
 
 
 def foreign_backend(goldens: GoldenStore, recipe: str, backend: str) -> str:
@@ -171,25 +174,42 @@ def promote(
     backend: str | None,
     known: Mapping[tuple[str, str], Known],
     recipes: Mapping[str, Recipe],
-) -> list[Path]:
-    """Makes the candidates' bytes the goldens of the blessed cases, one atomic write a recipe; the files written.
+) -> tuple[list[Path], list[tuple[CaseFacts, Decision]]]:
+    """Makes the candidates' bytes the goldens of the blessed cases, one atomic write a recipe: the files written, and
+    the decisions, with those refused whose candidate another process took meanwhile.
 
     Of leaves that the recipe stores as digests, an excerpt.
 
     `backend` is given where the golden is to be that backend's own (`recipe@gpu.npz`); `known` is what they are to
     hold beside the numbers: truths and noise floors.
     """
-    written = []
+    written, taken = [], set[str]()
     for name in dict.fromkeys(facts.recipe for facts, _ in decisions):
-        of_recipe = [(facts.case, decision.action) for facts, decision in decisions if facts.recipe == name]
-        chosen = {action: [case for case, taken in of_recipe if taken == action] for action in ACTIONS}
+        chosen: dict[Action, list[CaseFacts]] = {action: [] for action in ACTIONS}
+        for facts, decision in decisions:
+            if facts.recipe == name:
+                chosen[decision.action].append(facts)
         if not chosen["bless"] and not chosen["drop"]:
             continue
         target = _target_backend(goldens, name, run, backend)
-        beside = {case: known.get((name, case), Known()) for case in chosen["bless"]}
-        if _promote_recipe(name, recipes.get(name), beside, chosen["drop"], candidates, goldens, blessing, target):
-            written.append(goldens.path(name, target))
-    return written
+        beside = [(facts, known.get((name, facts.case), Known())) for facts in chosen["bless"]]
+        dropped = [facts.case for facts in chosen["drop"]]
+        try:
+            if _promote_recipe(name, recipes.get(name), beside, dropped, candidates, goldens, blessing, target):
+                written.append(goldens.path(name, target))
+        except _TakenAway:
+            taken.add(name)
+    return written, [(facts, _unless_taken(decision, facts.recipe in taken)) for facts, decision in decisions]
+
+
+class _TakenAway(Exception):
+    """A candidate is not there any more, or is another."""
+
+
+def _unless_taken(decision: Decision, taken: bool) -> Decision:
+    if decision.action != "bless" or not taken:
+        return decision
+    return Decision("refuse", "its candidate went away meanwhile: another bless, reject or run took it (jaxcheck run)")
 
 
 def _target_backend(goldens: GoldenStore, name: str, run: Run, backend: str | None) -> str | None:
@@ -203,7 +223,7 @@ def _target_backend(goldens: GoldenStore, name: str, run: Run, backend: str | No
 def _promote_recipe(
     name: str,
     recipe: Recipe | None,
-    cases: Mapping[str, Known],
+    cases: Sequence[tuple[CaseFacts, Known]],
     dropped: Sequence[str],
     candidates: GoldenStore,
     goldens: GoldenStore,
@@ -213,18 +233,21 @@ def _promote_recipe(
     changes: dict[str, GoldenCase] = {}
     if cases:
         candidate = candidates.load(name)
-        assert candidate is not None
+        if candidate is None:
+            raise _TakenAway
         with candidate:
-            for case, beside in cases.items():
-                blessed = _blessed(candidate.case(case, program=True), blessing, beside)
-                changes[case] = blessed.abridged(partial(is_digest, recipe)) if recipe else blessed
+            for facts, beside in cases:
+                if facts.case not in candidate.cases or candidate.summary(facts.case).digest != facts.digest:
+                    raise _TakenAway
+                blessed = _blessed(candidate.case(facts.case, program=True), blessing, beside)
+                changes[facts.case] = blessed.abridged(partial(is_digest, recipe)) if recipe else blessed
     try:
         changed = goldens.update(name, changes, dropped, backend)
     except GoldenError:
         if not _damaged(goldens, name, backend):
             raise
         changed = goldens.save(name, changes, backend)  # nothing of the damaged file can be kept
-    forget(candidates, name, cases)
+    forget(candidates, name, changes)
     return changed
 
 
@@ -278,17 +301,8 @@ def held_back(
 
 def forget(candidates: GoldenStore, name: str, cases: Collection[str]) -> int:
     """Drops candidates; how many there were."""
-    path = candidates.path(name)
-    golden = candidates.load(name)
-    if golden is None:
-        return 0
-    with golden:
-        held = [case for case in golden.cases if case in cases]
-        rest = {case: golden.case(case, program=True) for case in golden.cases if case not in cases}
-    if rest:
-        candidates.save(name, rest)
-    else:
-        path.unlink(missing_ok=True)
+    held = [case for case in _held(candidates, name) if case in cases]
+    candidates.update(name, {}, remove=held)
     return len(held)
 
 

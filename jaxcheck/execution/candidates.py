@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,12 +105,10 @@ def replace_candidates(
     if not changes and not path.exists():
         return
     try:
-        older = store.load(recipe)
-        kept = [name for name in older.cases if name not in ran] if older else []
-        cases = {name: older.case(name, program=True) for name in kept} if older else {}
-    except GoldenError:  # left by a run that was killed, or by another version: of no use to anybody
-        cases = {}
-    if changes or cases:
-        store.save(recipe, {**cases, **changes})
-    else:
-        path.unlink(missing_ok=True)
+        with store.load(recipe) or contextlib.nullcontext() as older:
+            if older is not None:
+                older.verify()
+    except GoldenError:  # cut short by something, or of another version: of no use to anybody
+        with contextlib.suppress(OSError):
+            path.unlink()
+    store.update(recipe, changes, remove=set(ran) - set(changes))

@@ -12,6 +12,7 @@ from jaxcheck.compare.arrays import compare_arrays
 from jaxcheck.compare.distances import is_integer
 from jaxcheck.compare.leaves import Among, ParameterError, Surroundings, compare_leaf, signature_difference
 from jaxcheck.compare.tally import LABELS
+from jaxcheck.goldens.damage import listing
 from jaxcheck.goldens.leaf import Leaf, Tree, kept_by_all
 from jaxcheck.goldens.structure import describe_difference
 from jaxcheck.registry.model import BOUNDED_BY_THEMSELVES, BY_ELEMENT, OutputRule, Tolerance
@@ -187,7 +188,7 @@ class Comparison:
             mine = outputs.get(theirs.path)
             if mine is None or mine.shape != theirs.shape:
                 has = f"{theirs.path} of shape {list(theirs.shape)}"
-                instead = f"of shape {list(mine.shape)}" if mine else f"only {', '.join(outputs) or 'no leaf'}"
+                instead = f"of shape {list(mine.shape)}" if mine else f"only {listing(outputs) or 'no leaf'}"
                 text = f"the reference gives {has}, the kernel {instead}"
                 findings.append(Finding(kind="reference", message=text))
                 continue

@@ -19,10 +19,11 @@ from jaxcheck.execution.judge import GoldenView, Outcome, bless_command, judge_c
 from jaxcheck.execution.latency import distribution
 from jaxcheck.execution.process import Death
 from jaxcheck.execution.saved import SavedCase, Saving, saved_case
-from jaxcheck.execution.session import Session
+from jaxcheck.execution.session import DidNotStart, Session
 from jaxcheck.execution.together import checked
 from jaxcheck.goldens.exchange import read_tree, take_tree
 from jaxcheck.goldens.golden import Golden, GoldenCase
+from jaxcheck.goldens.replacing import cannot_write
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Position, Recipe, Registry
 from jaxcheck.registry.select import ANY_CASE, Selection, check_id, unmatched_cases, wants
@@ -77,10 +78,10 @@ class RecipeRun:
         assert self.session.environment is not None
         return self.session.environment
 
-    def timeout(self, case: str | None = None) -> float:
-        if self.work.timeout is not None:
-            return self.work.timeout
-        return self.recipe.case(case).timeout if case else self.recipe.timeout
+    def limits(self, case: str | None = None) -> tuple[float, int | None]:
+        """The seconds and, where they are limited, the bytes that a request may take."""
+        said = self.recipe.case(case) if case else self.recipe
+        return said.timeout if self.work.timeout is None else self.work.timeout, said.memory
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,20 @@ class Conducted:
 
 def conduct(work: Assignment, recipe: Recipe, session: Session) -> Conducted:
     """Every selected check of the recipe. A dead worker costs one check; a broken import all of this recipe's."""
-    session.start()
+    try:
+        session.start()
+    except DidNotStart as error:
+        if session.environment is None:
+            raise
+        return Conducted(
+            tuple(without_worker(work, recipe, Status.CRASH, str(error))), {}
+        )  # it did before, and may again
     run = RecipeRun(work, recipe, session)
     _open_golden(run)
     try:
         results = _skipped(run) or _refused(run) or _cases(run)
     finally:
+        session.tidy()
         if run.golden is not None:
             run.golden.close()
     sources = {path: file_digest(path) for path in run.sources}
@@ -198,12 +207,21 @@ def _refused(run: RecipeRun) -> list[CheckResult]:
 
 
 def _prepare(run: RecipeRun) -> Death | None:
-    """Makes the worker know the recipe (again, after a restart)."""
-    run.session.start()
+    """Makes the worker know the recipe (again, after a restart). One that dies over it by chance does not do so twice,
+    and no check has begun."""
+    death = _prepared(run)
+    return _prepared(run) if death and death.kind == "crash" else death
+
+
+def _prepared(run: RecipeRun) -> Death | None:
+    try:
+        run.session.start()
+    except DidNotStart as error:  # it started before, so that this may be over with the next check
+        return Death("crash", str(error))
     if run.generation == run.session.generation:
         return None
     request = {"op": "prepare", "recipe": recipe_message(run.recipe, run.work.registry.root), "alone": True}
-    reply = run.session.request(request, run.timeout())
+    reply = run.session.request(request, *run.limits())
     if isinstance(reply, Death):
         return reply
     run.generation = run.session.generation
@@ -274,8 +292,15 @@ def _cases(run: RecipeRun) -> list[CheckResult]:
             saved[name] = saved_case(run.recipe, outcomes, view.case, run.environment.backend)
     if run.work.saving:
         run.work.saving.keep(run.recipe, saved, made)
-    replace_candidates(run.work.candidates, run.recipe.name, changes, [name for name, _, _ in judged])
+    try:
+        replace_candidates(run.work.candidates, run.recipe.name, changes, [name for name, _, _ in judged])
+    except GoldenError as error:  # what was found stays true
+        results = [_noted(result, f"no candidate is kept: {error}") for result in results]
     return results + _orphans(run, names)
+
+
+def _noted(result: CheckResult, note: str) -> CheckResult:
+    return result.model_copy(update={"notes": (*result.notes, note)})
 
 
 def _judge(
@@ -354,9 +379,9 @@ def _staleness(recipe: Recipe, name: str, golden: GoldenCase) -> str:
 
 def _outcome(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Outcome:
     """One check in the worker."""
-    death = _prepare(run)
-    if death is None:
-        reply = checked(
+    reply: dict[str, Any] | Death | None = _prepare(run)
+    try:
+        reply = reply or checked(
             run.session,
             run.recipe,
             {
@@ -368,17 +393,17 @@ def _outcome(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Outcome:
                 "folder": str(_folder(run, name)),
                 "repeat": run.work.repeat,
             },
-            run.timeout(name),
+            *run.limits(name),
         )
-        death = reply if isinstance(reply, Death) else None
-    stdout, stderr = run.session.output()
-    if death is not None:
-        return Outcome(mode, death=death, stdout=stdout, stderr=stderr)
-    assert isinstance(reply, dict)
-    outputs = take_tree(reply["outputs"]) if "outputs" in reply else None
-    reference = read_tree(reply["reference"])[0] if "reference" in reply else None  # that of the other modes, too
-    pairs = [(words, take_tree(one), take_tree(other)) for words, one, other in reply.get("pairs", ())]
-    inputs = take_tree(reply["given"]) if "given" in reply else None
+        stdout, stderr = run.session.output()
+        if isinstance(reply, Death):
+            return Outcome(mode, death=reply, stdout=stdout, stderr=stderr)
+        outputs = take_tree(reply["outputs"]) if "outputs" in reply else None
+        reference = read_tree(reply["reference"])[0] if "reference" in reply else None  # that of the other modes, too
+        pairs = [(words, take_tree(one), take_tree(other)) for words, one, other in reply.get("pairs", ())]
+        inputs = take_tree(reply["given"]) if "given" in reply else None
+    except GoldenError as error:  # a full disk, a folder that somebody cleaned up
+        return Outcome(mode, {"outcome": "lost", "reason": str(error)})
     timed = _latency(run, name, mode, view) if run.work.latency and reply["outcome"] == "value" else None
     if isinstance(timed, str):
         reply["notes"].append(f"not timed: {timed}")
@@ -399,7 +424,7 @@ def _latency(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Latency 
         "mode": mode,
         "stored": _stored(run, name, view),
     }
-    reply = run.session.request({**request, "samples": run.work.latency}, run.timeout(name))
+    reply = run.session.request({**request, "samples": run.work.latency}, *run.limits(name))
     run.session.output()
     if isinstance(reply, Death):
         return reply.reason
@@ -417,11 +442,14 @@ def _candidate(run: RecipeRun, name: str, view: GoldenView, outcomes: list[Outco
     if _prepare(run) is not None:
         return None
     request = {"op": "export", "recipe": run.recipe.name, "case": name, "stored": _stored(run, name, view)}
-    reply = run.session.request({**request, "folder": str(_folder(run, name))}, run.timeout(name))
-    run.session.output()
-    if isinstance(reply, Death) or "inputs" not in reply:
+    try:
+        reply = run.session.request({**request, "folder": str(_folder(run, name))}, *run.limits(name))
+        run.session.output()
+        if isinstance(reply, Death) or "inputs" not in reply:
+            return None
+        return candidate_case(run.recipe, name, outcomes, reply, run.environment)
+    except GoldenError:  # the disk is full: then there is none
         return None
-    return candidate_case(run.recipe, name, outcomes, reply, run.environment)
 
 
 def _stored(run: RecipeRun, name: str, view: GoldenView) -> str | None:
@@ -439,7 +467,10 @@ def _stored(run: RecipeRun, name: str, view: GoldenView) -> str | None:
 def _folder(run: RecipeRun, case: str) -> Path:
     """Where the worker puts the arrays of a case, whatever its name."""
     folder = run.work.scratch / hashlib.sha256(f"{run.recipe.name}\0{case}".encode()).hexdigest()[:16]
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
     return folder
 
 

@@ -76,6 +76,7 @@ def _judge(
 ) -> CheckResult:
     verdict = _verdict(recipe, case, outcome, golden, eager, environment)
     reply = outcome.reply
+    left = [f"the kernel left {what} running; it ended with the recipe" for what in reply.get("left", ())]
     return CheckResult.model_validate(
         {
             "id": check_id(recipe.name, case.name, outcome.mode),
@@ -96,6 +97,7 @@ def _judge(
             "stderr": outcome.stderr[-OUTPUT_CHARACTERS:],
             "tags": recipe.tags,
             **verdict,
+            "notes": (*verdict.get("notes", ()), *left),
         }
     )
 
@@ -115,6 +117,8 @@ def _verdict(
         return {"status": outcome.death.kind, "reason": outcome.death.reason, "hint": _rerun(recipe, case, outcome)}
     if outcome.kind == "skip":
         return {"status": Status.SKIP, "reason": outcome.reply["reason"]}
+    if outcome.kind == "lost":
+        return _error("output", f"what it produced is lost: {outcome.reply['reason']}", _rerun(recipe, case, outcome))
     if outcome.kind == "inputs":
         error = outcome.reply["error"]
         return _error("inputs", f"the inputs cannot be made: {error['message']}", str(case.position))

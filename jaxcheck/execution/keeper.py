@@ -94,13 +94,13 @@ class Keeper:
         assert self._session.environment is not None
         return Started(self._session.environment.model_dump(mode="json"), tuple(self._session.backends))
 
-    def request(self, message: Mapping[str, Any], timeout: float, files: Content) -> Answer:
+    def request(self, message: Mapping[str, Any], timeout: float, files: Content, memory: int | None = None) -> Answer:
         """One request. `files` are those that it names and that were not sent before."""
         for name, content in files.items():
             path = self._incoming(name)
             path.write_bytes(content)
             self._sent[path] = _signature(path)
-        reply = self._session.request(self._translated(message), timeout)
+        reply = self._session.request(self._translated(message), timeout, memory)
         output = self._session.output()
         programs = dict(self._session.programs)
         self._session.programs.clear()
@@ -108,6 +108,10 @@ class Keeper:
         if isinstance(reply, Death):
             return Answer(death=replace(reply, reason=self._here(reply.reason)), output=told, programs=programs)
         return Answer(self._answered(reply), None, told, programs, self._outgoing(message))
+
+    def tidy(self) -> None:
+        """Ends what kernels left running."""
+        self._session.tidy()
 
     def close(self) -> None:
         """Lets the worker go, and removes all files."""

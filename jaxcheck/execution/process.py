@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -17,8 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from jaxcheck.execution.session import Session
 
+from jaxcheck.execution.memory import LOOK_SECONDS, MemoryWatch, in_words
+
 TAIL_BYTES = 16_384
 STACK_SECONDS = 0.5
+QUIET_SECONDS = 0.05  # after which a stack is taken for complete
+MEMORY_STACK_SECONDS = 0.05  # meanwhile it takes more
+SEND_MILLISECONDS = 50
 READ_BYTES = 1 << 16
 
 
@@ -94,12 +100,14 @@ class Launch:
 
 
 class Tail:
-    """The last bytes of a stream."""
+    """The last bytes of a stream; `total` is how many there were."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
+        self.total = 0
 
     def feed(self, data: bytes) -> None:
+        self.total += len(data)
         self._bytes += data
         del self._bytes[:-TAIL_BYTES]
 
@@ -131,6 +139,7 @@ class WorkerProcess:
             os.close(replies)
         self.stdout, self.stderr = Tail(), Tail()
         self._pending = bytearray()
+        os.set_blocking(self._requests, False)
         self._selector = selectors.DefaultSelector()
         self._exit = _exit_descriptor(self._process.pid)
         assert self._process.stdout is not None
@@ -141,31 +150,41 @@ class WorkerProcess:
                 os.set_blocking(descriptor, False)
             self._selector.register(descriptor, selectors.EVENT_READ)
 
-    def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any] | Death:
-        """The reply to one request, or how the worker died of it; a worker that is late is killed with its group."""
-        self.send(message)
-        return self.receive(timeout)
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        line = memoryview(json.dumps(message).encode() + b"\n")
-        try:
-            while line:
-                line = line[os.write(self._requests, line) :]
-        except BrokenPipeError:
-            return  # dead: `receive` finds out how
-
-    def receive(self, timeout: float) -> dict[str, Any] | Death:
+    def request(self, message: Mapping[str, Any], timeout: float, memory: int | None = None) -> dict[str, Any] | Death:
+        """The reply to one request, or how the worker died of it; one that is late, or takes more than `memory` bytes
+        over it, is killed with its group."""
+        watch = None if memory is None else MemoryWatch(self._process.pid, memory)
         deadline = time.monotonic() + timeout
+        self._send(message, deadline)
         while True:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                return self._late(timeout)
-            ended = self._read(min(remaining, 1.0))
+                return self._stopped(Death("timeout", f"no answer within {timeout:g} s; the worker was killed"))
+            ended = self._read(min(remaining, LOOK_SECONDS if watch else 1.0))
             if b"\n" in self._pending:
                 self._read(0)  # what the kernel printed before it answered
                 return self._take_reply()
             if ended or self._process.poll() is not None:
                 return self._died()
+            if watch and (taken := watch.excess()):
+                return self._stopped(Death("crash", excess_reason(taken, watch.limit)), MEMORY_STACK_SECONDS)
+
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def _send(self, message: Mapping[str, Any], deadline: float) -> None:
+        """Gives up at the deadline: a worker that is stopped reads nothing, and a pipe holds 64 KiB."""
+        line = memoryview(json.dumps(message).encode() + b"\n")
+        writable = select.poll()
+        writable.register(self._requests, select.POLLOUT)
+        while line and time.monotonic() < deadline:
+            try:
+                line = line[os.write(self._requests, line) :]
+            except BlockingIOError:
+                self._read(0)
+                writable.poll(SEND_MILLISECONDS)
+            except BrokenPipeError:
+                return  # dead: the one who waits for the reply finds out how
 
     def _read(self, wait: float) -> bool:
         """Takes in what there is; True once the worker's end of the channel is gone."""
@@ -196,13 +215,17 @@ class WorkerProcess:
         self.kill()
         return Death("crash", "something other than the worker wrote into its private channel")
 
-    def _late(self, timeout: float) -> Death:
-        os.kill(self._process.pid, signal.SIGUSR1)  # the worker prints where it stands
-        end = time.monotonic() + STACK_SECONDS
+    def _stopped(self, death: Death, stack_seconds: float = STACK_SECONDS) -> Death:
+        """Kills the worker, once it has printed where it stands."""
+        self._process.send_signal(signal.SIGUSR1)
+        before, end = self.stderr.total, time.monotonic() + stack_seconds
         while time.monotonic() < end and self._process.poll() is None:
-            self._read(max(0.0, end - time.monotonic()))
+            printed = self.stderr.total
+            self._read(min(QUIET_SECONDS, max(0.0, end - time.monotonic())))
+            if before < printed == self.stderr.total:
+                break
         self.kill()
-        return Death("timeout", f"no answer within {timeout:g} s; the worker was killed")
+        return death
 
     def _died(self) -> Death:
         try:
@@ -245,8 +268,14 @@ def exit_reason(code: int) -> str:
             name = signal.Signals(-code).name
         except ValueError:
             name = "unknown signal"
-        return f"the worker was killed by signal {-code} ({name})"
+        why = "; the system sends it where memory runs out (`memory:` sets a limit)" if name == "SIGKILL" else ""
+        return f"the worker was killed by signal {-code} ({name}){why}"
     return f"the worker exited with status {code} in the middle of the check"
+
+
+def excess_reason(taken: int, limit: int) -> str:
+    """What a check took, and what it may take."""
+    return f"it took {in_words(taken)} of memory, its limit is {in_words(limit)}; the worker was killed"
 
 
 def _exit_descriptor(pid: int) -> int | None:

@@ -268,13 +268,13 @@ class NodeSession(Session):
             self._begin()
             self.generation += 1
 
-    def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any] | Death:
+    def request(self, message: Mapping[str, Any], timeout: float, memory: int | None = None) -> dict[str, Any] | Death:
         if self._keeper is None:
             raise Interrupted
         lost: list[str] = []
         while True:
             try:
-                reply = self._prepared_again(message, timeout) or self._asked(message, timeout)
+                reply = self._prepared_again(message, timeout) or self._asked(message, timeout, memory)
                 break
             except Lost as error:
                 lost.append(f"{self.stays[-1].node} ({error})")
@@ -290,7 +290,9 @@ class NodeSession(Session):
             self.stays[-1].checks.append(check_id(message["recipe"], message["case"], message["mode"]))
         if isinstance(reply, Death):
             self._started = False
-        elif message["op"] == "prepare":
+            return reply
+        self.littered |= bool(reply.get("left"))
+        if message["op"] == "prepare":
             name = message["recipe"]["name"]
             self._prepared[name] = message
             self._told.add(name)
@@ -305,6 +307,12 @@ class NodeSession(Session):
     def output(self) -> tuple[str, str]:
         told, self._output = self._output, ["", ""]
         return told[0], told[1]
+
+    def tidy(self) -> None:
+        if self.littered and self._keeper is not None:
+            self.littered = self._started = False
+            with suppress(Lost):  # then all of it ended
+                self._answer(self._keeper.tidy.remote(), GRACE_SECONDS)
 
     def drop(self) -> None:
         self._started = False
@@ -361,7 +369,7 @@ class NodeSession(Session):
         self._identity = self._answer(place, GRACE_SECONDS)
         self.stays.append(Stay(cluster.name(self._identity)))
 
-    def _asked(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any] | Death:
+    def _asked(self, message: Mapping[str, Any], timeout: float, memory: int | None = None) -> dict[str, Any] | Death:
         """One request to the worker, with the files that it names; what it wrote is here afterwards."""
         files = {}
         for path in (message[key] for key in READ if isinstance(message.get(key), str)):
@@ -369,7 +377,8 @@ class NodeSession(Session):
             if self._known.get(path) != (seen := (status.st_mtime_ns, status.st_size)):
                 self._known[path] = seen
                 files[path] = Path(path).read_bytes()
-        answer: Answer = self._answer(self._keeper.request.remote(message, timeout, files), timeout + GRACE_SECONDS)
+        asked = self._keeper.request.remote(message, timeout, files, memory)
+        answer: Answer = self._answer(asked, timeout + GRACE_SECONDS)
         self.programs.update(answer.programs)
         self._output = [before + now for before, now in zip(self._output, answer.output, strict=True)]
         for name, content in answer.files.items():

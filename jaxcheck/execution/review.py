@@ -94,7 +94,9 @@ def braked(items: list[Item], known: Mapping[tuple[str, str], Known], allowed: C
 
 @dataclass
 class Review:
-    """What was decided and is not written yet. A recipe's decisions are written together: one file, one history."""
+    """What was decided and is not written yet. A recipe's decisions are written together: one file, one history.
+
+    `taken` are accepted items whose candidate another process took before they were written."""
 
     run: Run
     candidates: GoldenStore
@@ -105,6 +107,7 @@ class Review:
     accepted: list[Item] = field(default_factory=list)
     rejected: list[Item] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
 
     def write(self) -> None:
         """Makes the accepted candidates goldens as a blessing does, and drops the rejected ones."""
@@ -113,8 +116,12 @@ class Review:
         if accepted:
             decisions = [(item.facts, item.decision) for item in accepted]
             blessing = self.blessing()
-            self.written += promote(
+            written, decisions = promote(
                 self.run, decisions, self.candidates, self.goldens, blessing, None, self.known, self.recipes
             )
+            self.written += written
+            self.taken += [
+                item.name for item, (_, made) in zip(accepted, decisions, strict=True) if made.action != "bless"
+            ]
         for item in rejected:
             forget(self.candidates, item.facts.recipe, [item.facts.case])

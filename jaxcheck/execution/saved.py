@@ -10,6 +10,7 @@ Everything in it is data: nothing is executed but a program that the gate replay
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from typing import Any
 from jaxcheck.errors import GoldenError, UsageError
 from jaxcheck.execution.judge import Outcome
 from jaxcheck.execution.verdicts import loosened
+from jaxcheck.files import hold, short, sweep
 from jaxcheck.goldens.archive import Archive, write_archive
 from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.leaf import Tree, check_tree_meta, json_field
@@ -118,6 +120,8 @@ class Saving:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(os.path.abspath(folder))
+        self._beside = f".{short(self.folder.name)}.jaxcheck-"
+        self._old = self.folder.with_name(f"{self._beside}old")
         if self.folder.exists() and not is_replaceable(self.folder):
             raise UsageError(
                 f"{folder} exists and is not a saved run: nothing there is overwritten",
@@ -125,12 +129,24 @@ class Saving:
             )
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
-            self._staging = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}-", dir=self.folder.parent))
+            self._tidy()
+            self._staging = Path(tempfile.mkdtemp(prefix=self._beside, dir=self.folder.parent))
+            self._handle = os.open(self._staging, os.O_RDONLY)
+            hold(self._handle)
             for name in (GOLDENS, OUTPUTS):
                 (self._staging / name).mkdir()
         except OSError as error:
             raise UsageError(f"cannot save to {folder}: {error.strerror}", hint="--save FOLDER") from error
         self.goldens = GoldenStore(self._staging / GOLDENS)
+
+    def _tidy(self) -> None:
+        """After runs that were killed: what one had replaced comes back if nothing had taken its place yet, and what
+        they wrote to goes. A folder with anything else in it is not theirs."""
+        if self._old.is_dir() and not self.folder.exists():
+            os.replace(self._old, self.folder)
+        written = self.folder.parent.glob(f"{glob.escape(self._beside)}*")
+        ours = {GOLDENS, OUTPUTS, RUN, MANIFEST}
+        sweep(path for path in written if path.is_dir() and {file.name for file in path.iterdir()} <= ours)
 
     def keep(self, recipe: Recipe, cases: Mapping[str, SavedCase], goldens: Mapping[str, GoldenCase]) -> None:
         """Writes what one recipe gave."""
@@ -166,10 +182,10 @@ class Saving:
         text = json.dumps({"schema": SCHEMA, "files": digests}, indent=1, sort_keys=True)
         (self._staging / MANIFEST).write_text(text + "\n", encoding="utf-8")
         if self.folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}-", dir=self.folder.parent))
-            os.replace(self.folder, old)
+            shutil.rmtree(self._old, ignore_errors=True)
+            os.replace(self.folder, self._old)
             os.replace(self._staging, self.folder)
-            shutil.rmtree(old, ignore_errors=True)
+            shutil.rmtree(self._old, ignore_errors=True)
         else:
             os.replace(self._staging, self.folder)
         return SavedRun.open(self.folder)
@@ -177,6 +193,7 @@ class Saving:
     def abandon(self) -> None:
         """Nothing of it stays; safe to call after `finish`."""
         shutil.rmtree(self._staging, ignore_errors=True)
+        os.close(self._handle)
 
 
 def _entry(case: int, mode: str, index: int) -> str:

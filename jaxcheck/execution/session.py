@@ -30,10 +30,15 @@ class NoPlace(Unavailable):
     """No machine of a cluster has what a worker needs."""
 
 
+class DidNotStart(Unavailable):
+    """The worker died before it could say what there is."""
+
+
 class Session:
     """Starts a worker when one is needed. `environment` is known once one has started.
 
-    `stays` are its times on machines of a cluster, the present one last; none on this machine.
+    `stays` are its times on machines of a cluster, the present one last; none on this machine. `littered` says that
+    kernels left something running in the present worker.
     """
 
     def __init__(self, launch: Launch, needs: Needs, worker: WorkerProcess | None = None) -> None:
@@ -43,6 +48,7 @@ class Session:
         self._lock = threading.Lock()
         self._stopped = False
         self.generation = 0
+        self.littered = False
         self.environment: Environment | None = None
         self.backends: list[str] = []
         self.programs: Counter[str] = Counter()
@@ -55,8 +61,19 @@ class Session:
 
     def start(self) -> None:
         """Makes sure that a worker runs; Unavailable where the backend, or JAX itself, does not start."""
-        if self._worker is not None and self._started:
-            return
+        if self._started and self._worker is not None and not self._worker.lives():
+            self.drop()  # it died between two requests: that is no check's fault
+        if self._worker is None or not self._started:
+            death = self._start()
+            if death and death.kind == "crash":  # what kills a process by chance does not do so twice
+                death = self._start()
+            if death:
+                raise DidNotStart(
+                    f"the worker ({self._launch.python}) did not start: {death.reason}{self._last_words}",
+                    hint="jaxcheck doctor",
+                )
+
+    def _start(self) -> Death | None:
         with self._lock:
             if self._stopped:
                 raise Interrupted
@@ -74,22 +91,20 @@ class Session:
         }
         reply = self.request(request, START_SECONDS)
         if isinstance(reply, Death):
-            raise Unavailable(
-                f"the worker ({self._launch.python}) did not start: {reply.reason}{self._last_words}",
-                hint="jaxcheck doctor",
-            )
+            return reply
         if "unavailable" in reply:
             self.drop()
             raise unavailable(reply)
         self.environment = Environment.model_validate(reply["environment"])
         self.backends = reply["backends"]
+        return None
 
-    def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any] | Death:
+    def request(self, message: Mapping[str, Any], timeout: float, memory: int | None = None) -> dict[str, Any] | Death:
         """One request to the running worker. After a death the next `start` makes a new one."""
         worker = self._worker
         if worker is None:
             raise Interrupted
-        reply = worker.request(message, timeout)
+        reply = worker.request(message, timeout, memory)
         if isinstance(reply, Death):
             self._last_words = "\n" + worker.stderr.take().strip()
             self._last_output = worker.stdout.take()
@@ -98,6 +113,7 @@ class Session:
                 raise Interrupted
         else:
             self.programs.update(reply.pop("programs", {}))
+            self.littered |= bool(reply.get("left"))
         return reply
 
     def output(self) -> tuple[str, str]:
@@ -106,9 +122,14 @@ class Session:
             return self._last_output, self._last_words.strip()
         return self._worker.stdout.take(), self._worker.stderr.take()
 
+    def tidy(self) -> None:
+        """What a kernel left running ends here: it must not touch those that come after it."""
+        if self.littered:
+            self.drop()
+
     def drop(self) -> None:
         with self._lock:
-            worker, self._worker, self._started = self._worker, None, False
+            worker, self._worker, self._started, self.littered = self._worker, None, False, False
         if worker is not None:
             worker.kill()
             worker.close()

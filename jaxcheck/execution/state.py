@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxcheck.errors import UsageError
+from jaxcheck.files import hold, locked, remove_leftovers, replaced, sweep
 from jaxcheck.results import Run
 
 
@@ -32,26 +33,32 @@ class State:
                 ignore.write_text("*\n")
             self._sweep()
         except OSError as error:
-            raise UsageError(
-                f"cannot write to {self.folder}: {error.strerror}",
-                hint="give a folder that can be written: --state FOLDER or JAXCHECK_STATE",
-            ) from error
+            raise self._cannot_write(error) from error
+
+    def _cannot_write(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"cannot write to {self.folder}: {error.strerror}",
+            hint="give a folder that can be written: --state FOLDER or JAXCHECK_STATE",
+        )
 
     def _sweep(self) -> None:
-        """Removes scratch folders of runs that were killed."""
-        for folder in self._scratch.iterdir():
-            owner = folder.name.partition("-")[0]
-            if owner.isdigit() and not alive(int(owner)):
-                shutil.rmtree(folder, ignore_errors=True)
+        """Removes what runs that were killed left."""
+        with locked(self._scratch):
+            sweep(self._scratch.iterdir())
+        remove_leftovers(self.run_file)
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """A folder for the arrays of one run, gone afterwards."""
-        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._scratch))
+        with locked(self._scratch):
+            folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._scratch))
+            handle = os.open(folder, os.O_RDONLY)
+            hold(handle)
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(handle)
 
     def history(self, goldens: Path) -> Path:
         """Where the goldens that were replaced in a folder are kept; of another folder than the one beside this state,
@@ -67,23 +74,25 @@ class State:
 
         folder = self.folder / "harness"
         target = Path(jaxcheck.__file__).resolve().parent
-        link, new = folder / "jaxcheck", folder / f"jaxcheck.{os.getpid()}"
+        link, new = folder / "jaxcheck", folder / "jaxcheck.new"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if not (link.is_symlink() and Path(os.readlink(link)) == target):
-                new.unlink(missing_ok=True)
-                new.symlink_to(target)
-                os.replace(new, link)
+            with locked(folder):
+                if not (link.is_symlink() and Path(os.readlink(link)) == target):
+                    new.unlink(missing_ok=True)
+                    new.symlink_to(target)
+                    os.replace(new, link)
         except OSError as error:
             raise UsageError(f"cannot write to {folder}: {error.strerror}", hint="--state FOLDER") from error
         return folder
 
     def save(self, run: Run) -> None:
         """Atomic: the run of before, or this one."""
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix="run-", suffix=".json")
-        with os.fdopen(handle, "w") as file:
-            file.write(run.to_json())
-        os.replace(name, self.run_file)
+        try:
+            with replaced(self.run_file, durable=False) as file:
+                file.write(run.to_json().encode())
+        except OSError as error:
+            raise self._cannot_write(error) from error
 
     def last_run(self) -> Run | None:
         try:

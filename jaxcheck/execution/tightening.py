@@ -13,6 +13,7 @@ from jaxcheck.execution.bless import CaseFacts, Decision
 from jaxcheck.execution.candidates import tolerances_in_force
 from jaxcheck.execution.derive import FLOORS, LEAST_EPS, Derived, Proposal, propose, provenance, short
 from jaxcheck.execution.truth import Known
+from jaxcheck.files import remove_leftovers
 from jaxcheck.goldens.golden import GoldenCase
 from jaxcheck.goldens.replacing import replacing
 from jaxcheck.goldens.store import GoldenStore
@@ -129,6 +130,7 @@ def _comment(measured: Tightening, proposal: Proposal, holder: tuple[str, ...]) 
 def _replace(path: Path, content: bytes) -> None:
     """At once, under the file's own mode; what a link points to, not the link."""
     mode = path.stat().st_mode
+    remove_leftovers(path)
     with replacing(path) as file:
         os.fchmod(file.fileno(), mode & 0o7777)
         file.write(content)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import glob
@@ -25,6 +24,7 @@ import jaxcheck
 from jaxcheck.errors import Unavailable, UsageError
 from jaxcheck.execution.conduct import file_digest
 from jaxcheck.execution.saved import SavedRun, file_sha256
+from jaxcheck.files import remove_leftovers, replaced
 from jaxcheck.gate.comparison import compare
 from jaxcheck.gate.environments import Installation, Wanted, provide
 from jaxcheck.gate.environments.frozen import snapshot
@@ -195,15 +195,12 @@ class Log:
         return next(found, None)
 
     def _write(self, record: Record) -> None:
-        staging = self.file.with_name(f".{self.file.name}.{os.getpid()}.tmp")
         try:
-            staging.write_text(record.model_dump_json(by_alias=True, indent=1) + "\n", encoding="utf-8")
-            os.replace(staging, self.file)
+            remove_leftovers(self.file)
+            with replaced(self.file, durable=False) as file:
+                file.write(record.model_dump_json(by_alias=True, indent=1).encode() + b"\n")
         except OSError as error:
             raise UsageError(f"cannot write {self.file}: {error.strerror}", hint="--state FOLDER") from error
-        finally:
-            with contextlib.suppress(OSError):
-                staging.unlink(missing_ok=True)
         self.record = record
 
 

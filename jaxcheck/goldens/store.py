@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shlex
@@ -13,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jaxcheck.errors import GoldenError
+from jaxcheck.files import locked, remove_leftovers, sweep
 from jaxcheck.goldens.case import GoldenCase, content_digest
 from jaxcheck.goldens.damage import DamagedError, cannot_read
 from jaxcheck.goldens.golden import Draft, Golden
 from jaxcheck.goldens.names import file_stem
-from jaxcheck.goldens.replacing import cannot_write, remove_leftovers, replacing
+from jaxcheck.goldens.replacing import cannot_write, replacing
 
 __all__ = ["HISTORY", "GoldenStore", "Version", "backend_stem", "file_stem", "open_golden"]
 
@@ -56,7 +56,12 @@ class GoldenStore:
     def load(self, recipe: str, backend: str | None = None) -> Golden | None:
         """The golden that `find` finds; GoldenError where it cannot be trusted or is another recipe's."""
         path = self.find(recipe, backend)
-        return None if path is None else open_golden(path, recipe)
+        try:
+            return None if path is None else open_golden(path, recipe)
+        except GoldenError:
+            if path is not None and not os.path.exists(path):  # another process removed it just now
+                return None
+            raise
 
     def save(self, recipe: str, cases: Mapping[str, GoldenCase], backend: str | None = None) -> bool:
         """Make `cases` the golden, all of it, as `update` does; a damaged file is replaced, too."""
@@ -131,6 +136,7 @@ class GoldenStore:
         folder = self.history / path.name.removesuffix(_SUFFIX)
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            sweep(folder.glob(".*.tmp"))
             kept = sorted(folder.glob(_VERSION))
             number = int(kept[-1].name.partition("-")[0]) + 1 if kept else 1
             digest = _file_digest(path)
@@ -144,15 +150,11 @@ class GoldenStore:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among the folder's writers. The folder itself is locked, so that no lock file lies about."""
+        """Alone among the folder's writers."""
         with _writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(self.folder):
             yield
-        finally:
-            os.close(handle)
 
     def _scan(self) -> Iterator[tuple[Path, Golden | GoldenError]]:
         for path in sorted(self.folder.glob(f"*{_SUFFIX}")):

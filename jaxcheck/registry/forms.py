@@ -32,6 +32,10 @@ MAX_DEVICES = 1024
 MAX_PROCESSES = 64
 MAX_ROWS = 4096
 MAX_TRACES = 1000
+BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+BYTES |= {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+LEAST_MEMORY, MOST_MEMORY = 1 << 20, 1 << 60  # less than a page or two cannot be told from noise
+_MEMORY = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(BYTES)})", re.ASCII)
 MAX_SECONDS = 1_000_000  # about 11 days; waiting for more than 24 overflows the system's poll()
 _LEAF_DTYPES = (*DTYPES, "int1", "uint1", "float6_e2m3fn", "float6_e3m2fn", "float8_e8m0fnu")  # outputs may be more
 
@@ -168,6 +172,20 @@ def known(valid: tuple[str, ...], what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _memory(given: Any) -> int:
+    """Bytes: a whole number, or a number with a unit."""
+    example = "for example 4GiB, 512MiB or 1.5GB"
+    match = _MEMORY.fullmatch(given) if isinstance(given, str) else None
+    if match is None and type(given) is not int:
+        raise fault(f"must be an amount of memory, not {show(given)}", example)
+    size = int(float(match[1]) * BYTES[match[2]]) if match else int(given)
+    if size < LEAST_MEMORY:
+        raise fault(f"must be 1MiB or more, not {show(given)}", "a number without a unit is bytes; " + example)
+    if size > MOST_MEMORY:
+        raise fault(f"must be less than {MOST_MEMORY >> 40:,}TiB, not {show(given)}", example)
+    return size
+
+
 def once(words: tuple[Any, ...]) -> tuple[Any, ...]:
     twice = next((word for word in words if words.count(word) > 1), None)
     if twice is not None:
@@ -215,6 +233,18 @@ MeshAxis = Annotated[Literal["batch"] | None, WithJsonSchema({"enum": ["batch", 
 PartitionSpec = tuple[MeshAxis, ...]
 Seconds = Annotated[Number, Field(gt=0, le=MAX_SECONDS)]
 Bound = Annotated[Number, Field(ge=0)]
+Memory = Annotated[
+    int,
+    BeforeValidator(_memory),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": LEAST_MEMORY, "maximum": MOST_MEMORY},
+                {"type": "string", "pattern": f"^{_MEMORY.pattern}$"},
+            ]
+        }
+    ),
+]
 
 
 def list_or_text(value: Any) -> str:

@@ -71,6 +71,7 @@ DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "resources": "What a node of a cluster has to have for it (`run --executor ray`): {GPU: 1}, {A100: 1}.",
         "when": "Where recipes apply; elsewhere they are skipped, with the reason.",
         "timeout": "Seconds that one check may take.",
+        "memory": "Memory that one check may take, beyond what its worker held before: 4GiB, 512MiB, or bytes.",
     },
     RecipeBlock: {
         "kernel": "The function under test: package.module:function.",
@@ -96,6 +97,7 @@ DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "conditioning": "unstable: outputs with a noise floor above 1e-3 are so by nature.",
         "raises": "The exception that is expected: a name, several, or {type, match, modes}.",
         "timeout": "Seconds that one check of this case may take.",
+        "memory": "Memory that one check of this case may take.",
     },
 }
 

@@ -83,6 +83,7 @@ class Case:
     timeout: float
     position: Position
     unstable: bool = False
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,7 @@ class Recipe:
     gate_always: bool = False
     when: When = When()
     timeout: float = 300.0
+    memory: int | None = None
     nonfinite: bool = False
     unstable: bool = False
     cases: Mapping[str, Case] = field(default_factory=dict)
@@ -177,7 +179,7 @@ class Recipe:
 
     def case(self, name: str) -> Case:
         """The case, with the recipe's own options where a factory's case has no entry under `cases:`."""
-        made = Case(name, None, self.nonfinite, None, self.timeout, self.position, self.unstable)
+        made = Case(name, None, self.nonfinite, None, self.timeout, self.position, self.unstable, self.memory)
         return self.cases.get(name) or made
 
     def case_hash(self, name: str) -> str:

@@ -110,7 +110,7 @@ def _recipe(block: RecipeBlock, source: Source, path: Keys, defaults: Sequence[D
     layers: list[tuple[DefaultsBlock, Source, Keys]] = [(block, source, path)]
     layers += [(one.block, one.source, ("defaults",)) for one in defaults]
     blocks = [layer for layer, _, _ in layers]
-    nearest = ("modes", "golden", "devices", "processes", "timeout", "deprecations")
+    nearest = ("modes", "golden", "devices", "processes", "timeout", "memory", "deprecations")
     said = {key: _nearest(blocks, key) for key in nearest}
     return Recipe(
         name=str(path[-1]),
@@ -223,6 +223,7 @@ def _case(recipe: Recipe, name: str, block: CaseBlock) -> Case:
         timeout=recipe.timeout if block.timeout is None else block.timeout,
         position=recipe.locate("cases", name),
         unstable=recipe.unstable if block.conditioning is None else block.conditioning == "unstable",
+        memory=recipe.memory if block.memory is None else block.memory,
     )
 
 

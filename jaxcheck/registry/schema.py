@@ -29,6 +29,7 @@ from jaxcheck.registry.forms import (
     ExceptionNames,
     Identifier,
     LeafPath,
+    Memory,
     Modes,
     Name,
     Nonfinite,
@@ -163,6 +164,7 @@ class CaseBlock(Block):
     conditioning: Conditioning | None = None
     raises: RaisesOrNames | None = None
     timeout: Seconds | None = None
+    memory: Memory | None = None
 
 
 class DefaultsBlock(Block):
@@ -181,6 +183,7 @@ class DefaultsBlock(Block):
     resources: Resources | None = None
     when: WhenBlock | None = None
     timeout: Seconds | None = None
+    memory: Memory | None = None
 
 
 class RecipeBlock(DefaultsBlock):

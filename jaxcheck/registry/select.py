@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,7 +35,11 @@ class Selection:
     last_failed_ids: Collection[str] | None = None
 
     def __post_init__(self) -> None:
-        """A set: every check is looked up in it."""
+        """Words are taken in the one spelling that names have. A set: every check is looked up in it."""
+        for words in ("names", "tags"):
+            object.__setattr__(self, words, tuple(unicodedata.normalize("NFC", word) for word in getattr(self, words)))
+        if self.keyword is not None:
+            object.__setattr__(self, "keyword", unicodedata.normalize("NFC", self.keyword))
         if self.last_failed_ids is not None:
             object.__setattr__(self, "last_failed_ids", frozenset(self.last_failed_ids))
 

@@ -81,7 +81,8 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str | None:
 def name_problem(name: str) -> str | None:
     """What keeps a text from naming a recipe, a case or a tag, or None. Any script is fine.
 
-    `::` and brackets delimit the parts of check ids.
+    `::` and brackets delimit the parts of check ids. One spelling of each character is allowed, since file systems and
+    keyboards take the other one for the same, or change one into the other.
     """
     if not name:
         return "is empty"
@@ -89,6 +90,9 @@ def name_problem(name: str) -> str | None:
         return "begins or ends with a space"
     if any(unicodedata.category(c) in _CONTROLS or c in _BIDI_CONTROLS for c in name):
         return "contains a control character"
+    normal = unicodedata.normalize("NFC", name)
+    if normal != name:
+        return f"is not in Unicode's normal form C: write {normal!a} in place of {name!a}"
     reserved = next((mark for mark in ("::", "[", "]") if mark in name), None)
     return f"contains {reserved}, which delimits the parts of check ids" if reserved else None
 

@@ -5,11 +5,11 @@ What a format needs is imported when it is used: nobody pays for one that was no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from jaxcheck.errors import UsageError
+from jaxcheck.files import remove_leftovers, replaced
 from jaxcheck.results import CheckResult, Document, Run
 from jaxcheck.results.bisection import Bisection
 from jaxcheck.results.diagnosis import Diagnosis
@@ -122,13 +122,10 @@ def write_report(report: Report, path: Path) -> None:
 
 def write_text(text: str, path: Path) -> None:
     """A report's text, as `write_report` writes it."""
-    staging = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            staging.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8", newline="\n")
-            os.replace(staging, path)
-        finally:
-            staging.unlink(missing_ok=True)
+        remove_leftovers(path)
+        with replaced(path, durable=False) as file:
+            file.write((text if text.endswith("\n") else text + "\n").encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise UsageError(f"cannot write the report {path}: {error.strerror}", hint="--output FILE") from error

@@ -7,12 +7,15 @@ arrays (`Worst.golden`, `Worst.actual`) are text where JSON has no number for th
 from __future__ import annotations
 
 import enum
+import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticSerializationError
 
 from jaxcheck.errors import Exit
 
@@ -21,6 +24,7 @@ Against = Literal["golden", "eager", "jit", "reference"]
 # What became of a check from one run to the other: of its leaves the worst, or what kept them from being compared.
 CheckVerdict = Literal["unchanged", "drifted", "improved", "regressed", "changed", "broken", "unstable"]
 CauseKind = Literal["jax", "xla", "package", "environment", "both", "undetermined"]
+_HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs
 
 
 class Status(enum.StrEnum):
@@ -334,7 +338,13 @@ class Document(Model):
     registry: str = ""
 
     def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True, indent=1)
+        """Half of a surrogate pair is no text: of a path's bytes that no encoding has, of a kernel's message. It is
+        spelled out."""
+        try:
+            return self.model_dump_json(by_alias=True, indent=1)
+        except PydanticSerializationError:
+            text = json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False)
+            return _HALVES.sub(lambda half: f"\\\\u{ord(half[0]):04x}", text)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

@@ -5,6 +5,7 @@ One request, one reply, until the requests end. Standard output and error belong
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -14,6 +15,7 @@ import sys
 from jaxcheck.worker.channel import Channel
 
 PR_SET_PDEATHSIG = 1
+OOM_SCORE = "500"  # of 1000
 
 
 def die_with_parent() -> None:
@@ -25,8 +27,15 @@ def die_with_parent() -> None:
             os._exit(0)
 
 
+def die_before_parent() -> None:
+    """Where memory runs out, a worker is what the system kills, and the run goes on (Linux only)."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write(OOM_SCORE)
+
+
 def main() -> None:
     die_with_parent()
+    die_before_parent()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # the parent asks where a hanging kernel stands before it kills it
     channel = Channel(int(sys.argv[1]), int(sys.argv[2]))

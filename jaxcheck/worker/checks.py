@@ -16,8 +16,9 @@ from jaxcheck.goldens.exchange import write_tree
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.worker import internals
 from jaxcheck.worker.inputs import Arguments
-from jaxcheck.worker.kernels import bind, describe, own_frame, own_place, shortest
+from jaxcheck.worker.kernels import bind, describe, own_frame, own_place, shortest, text_of
 from jaxcheck.worker.modes import MODES
+from jaxcheck.worker.settings import put_back, settings
 from jaxcheck.worker.subject import Produced, Subject
 from jaxcheck.worker.trees import numpy_tree, tree_of, widened
 
@@ -32,12 +33,13 @@ def execute(subject: Subject, mode: str, clock: internals.CompileClock) -> tuple
     before = _identity(given)
     clock.reset()
     start = time.perf_counter()
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {"changes": {}}
     produced = None
     try:
-        produced = MODES[mode](subject, given)
-        # Work is asynchronous: an error inside a callback surfaces only when the value is waited for.
-        jax.block_until_ready(produced.outputs)
+        with undisturbed(facts["changes"]):
+            produced = MODES[mode](subject, given)
+            # Work is asynchronous: an error inside a callback surfaces only when the value is waited for.
+            jax.block_until_ready(produced.outputs)
         facts["outcome"] = "value"
     except BaseException as error:  # a kernel may raise anything, SystemExit and KeyboardInterrupt included
         produced = None
@@ -56,7 +58,7 @@ def error_facts(error: BaseException) -> dict[str, Any]:
     return {
         "type": qualified(type(error)),
         "bases": [name for base in bases for name in (base.__qualname__, qualified(base))],
-        "message": str(error)[:MESSAGE_CHARACTERS],
+        "message": text_of(error)[:MESSAGE_CHARACTERS],
         "where": own_frame(error),
         "traceback": "\n".join(lines[-TRACEBACK_LINES:]),
     }
@@ -88,7 +90,7 @@ def properties_of(
     for name, holds in functions.items():
         try:
             holds(numpy_tree(arguments.fresh()), numpy_tree(outputs))
-        except Exception as error:
+        except BaseException as error:  # what a kernel may raise, a property may
             violations.append({"property": name, "message": describe(error), "class": type(error).__name__})
     return violations
 
@@ -139,13 +141,17 @@ def deprecations(raised: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[dict[str, Any]]:
-    """Puts jax.config, the environment and the folder back after a kernel that changed them; yields what it changed."""
+def undisturbed(changes: dict[str, Any] | None = None, *, importing: bool = False) -> Iterator[None]:
+    """Puts jax.config, the environment, the folder and the process's settings back after a kernel that changed them;
+    `changes` takes what it changed. A module that is `importing` may have settings of its own: they are made once."""
     config, environ, folder = internals.config_values(), dict(os.environ), os.getcwd()
-    changes: dict[str, Any] = {}
+    process = {} if importing else settings()
+    changes = {} if changes is None else changes
     try:
-        yield changes
+        yield
     finally:
+        for name, old, new in put_back(process):
+            changes[name] = [internals.plain(old), internals.plain(new)]
         for name, (old, new) in internals.config_changes(config).items():
             changes[f"jax.config.{name}"] = [internals.plain(old), internals.plain(new)]
             internals.set_config({name: old})

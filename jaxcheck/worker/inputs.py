@@ -12,8 +12,9 @@ import numpy as np
 
 from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.registry.values import KeySpec, PythonValue, build_value
+from jaxcheck.registry.words import name_problem, show
 from jaxcheck.worker.kernels import BadName, describe, resolve
-from jaxcheck.worker.trees import key_path, leaf_of, restore, structure_of, unique
+from jaxcheck.worker.trees import key_path, leaf_of, restore, structure_of, too_many_leaves, unique
 
 
 class LossyInput(ValueError):
@@ -59,7 +60,7 @@ def factory_cases(name: str) -> dict[str, Any]:
     factory = resolve(name)
     try:
         cases = factory()
-    except Exception as error:
+    except BaseException as error:  # SystemExit included, as at its import
         raise BadName(f"the inputs factory {name} failed: {describe(error)}") from error
     well_formed = isinstance(cases, Mapping) and all(
         isinstance(case, str) and isinstance(arguments, Mapping) and all(isinstance(key, str) for key in arguments)
@@ -69,6 +70,9 @@ def factory_cases(name: str) -> dict[str, Any]:
         raise BadName(f"the inputs factory {name} must return {{case: {{argument: pytree}}}}")
     if not cases:
         raise BadName(f"the inputs factory {name} returned no case")
+    for case in cases:
+        if problem := name_problem(case):
+            raise BadName(f"the inputs factory {name}: the name {show(case)} {problem}")
     return dict(cases)
 
 
@@ -96,6 +100,8 @@ def hashable(value: Any) -> Any:
 
 def arguments(dynamic: Mapping[str, Any], statics: Mapping[str, Any]) -> Arguments:
     """Flattens and converts, and says by name which leaf would lose something."""
+    if said := too_many_leaves(dict(dynamic)):
+        raise LossyInput(f"the arguments: {said}")
     marked = jax.tree.map(_mark_key, dict(dynamic), is_leaf=_is_mark)
     flat, treedef = jax.tree_util.tree_flatten_with_path(marked, is_leaf=_is_mark)
     paths = unique([_argument_path(path) for path, _ in flat])

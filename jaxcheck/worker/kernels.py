@@ -45,8 +45,16 @@ def resolve(name: str) -> Callable[..., Any]:
 def describe(error: BaseException) -> str:
     """Class, message and the user's own line, in one line."""
     place = own_frame(error)
-    text = f"{type(error).__name__}: {error}".strip().splitlines() or [type(error).__name__]
+    text = f"{type(error).__name__}: {text_of(error)}".strip().splitlines() or [type(error).__name__]
     return text[0] + (f" ({place})" if place else "")
+
+
+def text_of(error: BaseException) -> str:
+    """Its message: what makes it is the user's code as well."""
+    try:
+        return str(error)
+    except BaseException as another:
+        return f"(its message cannot be made: {type(another).__name__})"
 
 
 def own_frame(error: BaseException) -> str:

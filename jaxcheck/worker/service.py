@@ -35,10 +35,11 @@ from jaxcheck.worker import (
     traces,
     truth,
 )
-from jaxcheck.worker.inputs import Arguments, LossyInput, factory_cases, from_factory, from_registry
+from jaxcheck.worker.inputs import Arguments, factory_cases, from_factory, from_registry
 from jaxcheck.worker.jitted import JITTED
 from jaxcheck.worker.kernels import BadName, argument_faults, describe, project_sources, resolve
 from jaxcheck.worker.memory import Memory
+from jaxcheck.worker.settings import Running
 from jaxcheck.worker.subject import Produced, Subject
 from jaxcheck.worker.together import Together
 
@@ -174,7 +175,7 @@ class Service:
             JITTED.forget()
             self.memory.release()
         try:
-            with checks.undisturbed(), checks.captured_warnings():
+            with checks.undisturbed(importing=True), checks.captured_warnings():
                 prepared = self.prepared[name] = Prepared(recipe)
         except BadName as error:
             return {"faults": [[None, None, str(error)]], "cases": []}
@@ -214,12 +215,13 @@ class Service:
 
     def check(self, recipe: str, case: str, mode: str, stored: str | None, folder: str, repeat: int) -> dict[str, Any]:
         """One check. `stored` is the golden whose inputs are used: one of this very recipe."""
-        prepared = self.prepared[recipe]
-        with checks.undisturbed() as changes, checks.captured_warnings() as around:
+        prepared, running = self.prepared[recipe], Running()
+        changes: dict[str, Any] = {}
+        with checks.undisturbed(changes), checks.captured_warnings() as around:
             reply = self._check(prepared, case, mode, stored, folder, repeat)
         raised = reply.get("warnings", [])
         warnings = [*raised, *(warning for warning in around if warning not in raised)]
-        return {**reply, "warnings": warnings, "changes": changes}
+        return {**reply, "warnings": warnings, "changes": reply.get("changes", {}) | changes, "left": running.left()}
 
     def assemble(self, recipe: str) -> dict[str, Any]:
         """Starts the processes that the recipe's mode `sharded` runs in, where they do not run; see `Together`."""
@@ -234,7 +236,7 @@ class Service:
     ) -> dict[str, Any]:
         try:
             arguments, differ = self._inputs(prepared, case, stored)
-        except (BadName, LossyInput, TypeError, ValueError) as error:
+        except Exception as error:  # a value that would be lost, too large an array, a golden that went away meanwhile
             return {"outcome": "inputs", "error": checks.error_facts(error)}
         with internals.configured(prepared.recipe["config"]):
             options = prepared.recipe["options"].get(mode)
@@ -288,12 +290,12 @@ class Service:
     ) -> dict[str, Any]:
         try:
             found = checks.hand_over(produced, os.path.join(folder, f"{mode}.npz"))
-        except Exception as error:  # an unsupported leaf, a deleted (donated) array, a full disk
+            if prepared.recipe["compares_inputs"]:
+                found["given"] = os.path.join(folder, "given.npz")
+                write_tree(found["given"], arguments.tree(), {})
+        except BaseException as error:  # an unsupported leaf, a deleted (donated) array, a node's own code, a full disk
             return {"outcome": "raised", "error": checks.error_facts(error)}
         found["violations"] = []
-        if prepared.recipe["compares_inputs"]:
-            found["given"] = os.path.join(folder, "given.npz")
-            write_tree(found["given"], arguments.tree(), {})
         if mode in DERIVED_MODES:  # these are not the kernel's outputs: neither properties nor reference know them
             return found
         found["violations"] = checks.properties_of(prepared.properties, arguments, produced.outputs)
@@ -301,19 +303,19 @@ class Service:
             try:
                 path = os.path.join(folder, "reference.npz")
                 found["reference"] = prepared.reference_file(case, arguments, path)
-            except Exception as error:
+            except BaseException as error:
                 found["reference_error"] = describe(error)
         return found
 
     def export(self, recipe: str, case: str, stored: str | None, folder: str) -> dict[str, Any]:
         """The exported program and the inputs of a case, for a candidate golden."""
         prepared = self.prepared[recipe]
+        inputs = os.path.join(folder, "inputs.npz")
         try:
             arguments, _ = self._inputs(prepared, case, stored)
-        except (BadName, LossyInput, TypeError, ValueError) as error:
+            write_tree(inputs, arguments.tree(), {})
+        except Exception as error:  # as in a check; a full disk
             return {"reason": describe(error)}
-        inputs = os.path.join(folder, "inputs.npz")
-        write_tree(inputs, arguments.tree(), {})
         reply: dict[str, Any] = {"inputs": inputs, "statics": _plain_statics(arguments)}
         with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
             try:

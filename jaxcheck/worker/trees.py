@@ -13,6 +13,7 @@ from jaxcheck.goldens.leaf import Leaf, Tree
 from jaxcheck.worker import internals
 
 ROOT = "."
+MOST_LEAVES = 100_000  # each is compared, kept and reported by itself: some 10 kB of the parent's memory
 PYTHON_SCALARS = (bool, int, float, complex)
 
 
@@ -92,10 +93,20 @@ def as_jax_array(path: str, value: Any) -> jax.Array:
 
 def tree_of(value: Any) -> Tree:
     """Structure and leaves of any pytree of arrays."""
+    if said := too_many_leaves(value):
+        raise UnsupportedOutput(said)
     flat, _ = jax.tree_util.tree_flatten_with_path(value)
     paths = unique([key_path(path) for path, _ in flat])
     leaves = [leaf_of(path, as_jax_array(path, leaf)) for path, (_, leaf) in zip(paths, flat, strict=True)]
     return Tree(structure_of(value), tuple(leaves))
+
+
+def too_many_leaves(value: Any) -> str:
+    """What is wrong with a pytree of more leaves than can be looked at one by one; nothing for others."""
+    treedef: Any = jax.tree.structure(value)
+    if treedef.num_leaves <= MOST_LEAVES:
+        return ""
+    return f"{treedef.num_leaves:,} leaves are too many, at most {MOST_LEAVES:,}: stack arrays of one shape (jnp.stack)"
 
 
 def unique(paths: list[str]) -> list[str]:

@@ -10,7 +10,8 @@ knobs     the shipped recipes and some large factorisations (scripts/seeded/larg
 
 Copies of the kernels that nobody changed must pass. Exits with 0 if all of that holds.
 
-`scripts/faults origins` measures something else: how often `jaxcheck diagnose` names the right equation.
+`scripts/faults origins` measures something else: how often `jaxcheck diagnose` names the right equation; and
+`scripts/faults kills` what becomes of goldens when commands are killed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import kills
 import origins
 import yaml
 from circumstances import circumstances
@@ -124,6 +126,8 @@ class Report:
 def main() -> None:
     if sys.argv[1:2] == ["origins"]:
         origins.main(sys.argv[2:])
+    if sys.argv[1:2] == ["kills"]:
+        kills.main(sys.argv[2:])
     arguments = parse()
     report = Report()
     with tempfile.TemporaryDirectory() as temporary:

@@ -12,8 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from jaxcheck import files as replaced_files
 from jaxcheck.errors import GoldenError
-from jaxcheck.goldens import archive, replacing
+from jaxcheck.goldens import archive
 from jaxcheck.goldens.archive import Archive, write_archive
 from tests.goldens.samples import FIXED_ARRAYS, FIXED_META
 
@@ -207,7 +208,7 @@ def test_a_write_that_fails_at_any_step_leaves_the_old_file_and_nothing_else(
     old = file.read_bytes()
     with monkeypatch.context() as patch:
         if step == "open":
-            patch.setattr(replacing, "open", fail(code), raising=False)
+            patch.setattr(replaced_files, "open", fail(code), raising=False)
         else:
             patch.setattr(os, step.removeprefix("os."), fail(code))
         with pytest.raises(GoldenError, match=f"r.npz cannot be written: {os.strerror(code)}") as caught:

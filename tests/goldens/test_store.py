@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jaxcheck import files as replaced_files
 from jaxcheck.errors import GoldenError
-from jaxcheck.goldens import replacing
 from jaxcheck.goldens.golden import Golden, GoldenCase
 from jaxcheck.goldens.store import HISTORY, GoldenStore
 from tests.goldens.samples import arguments, blessing, case, raising_case, rich_case, write_golden
@@ -281,7 +281,7 @@ def test_a_folder_that_may_not_be_written_to(store: GoldenStore, monkeypatch: py
     def refuse(*_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(replacing, "open", refuse, raising=False)
+    monkeypatch.setattr(replaced_files, "open", refuse, raising=False)
     with pytest.raises(GoldenError, match=r"r\.npz cannot be written: Permission denied") as caught:
         store.save("r", {"a": case()})
     assert caught.value.hint == f"make the folder writable: chmod u+w {store.folder}"

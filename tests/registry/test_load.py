@@ -61,6 +61,7 @@ def test_every_key_arrives_in_the_recipe() -> None:
     assert newton.devices == 8
     assert newton.processes == 1
     assert newton.timeout == 0.5
+    assert newton.memory == 1_500_000_000
     assert newton.nonfinite
     assert newton.outputs["[3]*"].comparator == "exact"
     assert [newton.outputs[path].nonfinite for path in ("[1]", "[2]['w']", "[3]*")] == [None, True, False]
@@ -80,6 +81,7 @@ def test_defaults_hold_where_the_recipe_says_nothing() -> None:
 
     assert (cumulative.modes, cumulative.golden, cumulative.timeout) == (("eager", "jit"), "eager", 30)
     assert (cumulative.devices, cumulative.processes, cumulative.nonfinite) == (2, 2, False)
+    assert cumulative.memory == cumulative.case("made").memory == 4 << 30
     assert cumulative.when == When({"jax": ">=0.10"}, None, ("cpu",))
 
 
@@ -87,8 +89,8 @@ def test_cases_have_their_options_or_the_recipes() -> None:
     newton = everything()
     dangerous, traced = newton.cases["dangerous"], newton.cases["traced"]
 
-    assert (dangerous.nonfinite, dangerous.timeout) == (False, 5)
-    assert (traced.nonfinite, traced.timeout) == (True, 0.5)
+    assert (dangerous.nonfinite, dangerous.timeout, dangerous.memory) == (False, 5, 1 << 20)
+    assert (traced.nonfinite, traced.timeout, traced.memory) == (True, 0.5, 1_500_000_000)
     assert traced.raises == Raises(("TypeError", "jax.errors.ConcretizationTypeError"), None, ("disable_jit",))
     assert newton.cases["wrong-shape"].raises == Raises(("TypeError",), "shape", None)
     assert newton.cases["standard"].args == {"init": 1.0, "max_iterations": 20}

@@ -115,6 +115,8 @@ RECIPE = "version: 1\nrecipes: {a: {kernel: 'k:f', %s}}"
         RECIPE % "modes: jit",
         RECIPE % "golden: jitted",
         RECIPE % "timeout: 0",
+        RECIPE % "memory: 4",
+        RECIPE % "memory: 4 gigabytes",
         RECIPE % "devices: many",
         RECIPE % "outputs: {'[0]': {comparator: ulp}}",
         RECIPE % "outputs: {'[0]': {comparator: {ulp: {max_ulps: 4}}}}",
