@@ -214,7 +214,7 @@ def test_other_inputs_are_nobodys_cause(project: Project, tmp_path: Path) -> Non
     other = Project(tmp_path)
     other.write("kernels.py", KERNELS)
     other.write("recipes.yaml", REGISTRY.replace("stop: 2", "stop: 3"))
-    other.write("new/site-packages/ruler.py", RULER.format(cube="x * x * x"))
+    other.write("new/site-packages/ruler.py", RULER.format(cube="x * x * x", scale=1.25))
     save(other, "new")
     check = Moved("measured", "one", "jit", CUBE)
     (cause,) = ask(project, [check], half(project, "old"), half(other, "new"), MOVED_RULER).values()
