@@ -86,6 +86,15 @@ def test_an_absent_backend(faulty: Project) -> None:
     assert faulty.files() == before
 
 
+def test_what_was_found_is_told_though_it_cannot_be_kept(faulty: Project, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    (state / "run.json").mkdir(parents=True)
+    done = faulty.jaxcheck("run", "before", "--mode", "eager", "--state", str(state))
+    assert done.code == 2
+    assert "1 passed" in done.out
+    assert f"cannot write to {state}: Is a directory" in done.err
+
+
 def waiting(project: Project, *args: str) -> tuple[subprocess.Popen[str], int]:
     """A run in the midst of the kernel that waits, and the process that this is."""
     pid = project.folder / "pid"
