@@ -95,9 +95,7 @@ def test_a_full_disk_loses_nothing(moved: Project, tmp_path: Path, disk: Disk, n
     assert 2 in codes or name == "reject", "a reject frees space: it needs none"
 
 
-def test_a_run_on_a_full_disk(
-    moved: Project, tmp_path: Path, disk: Disk, pytestconfig: pytest.Config
-) -> None:
+def test_a_run_on_a_full_disk(moved: Project, tmp_path: Path, disk: Disk, pytestconfig: pytest.Config) -> None:
     scene = on_disk(Scene.of(moved, "reject", tmp_path / "scene"), disk)
     for free in (0, 4, 8) if pytestconfig.getoption("--long") else (0,):
         disk.fill(free * KIB)
