@@ -213,8 +213,10 @@ def test_a_tolerance_that_others_share_is_not_written_and_the_rest_is(loose: Pro
 
 
 def test_a_registry_that_cannot_be_written_stops_the_blessing(loose: Project) -> None:
-    """Root ignores modes, so the name of the temporary file is made too long instead."""
-    name = "r" * 245 + ".yaml"
+    """Root ignores modes, so the path is as long as the system takes, and that of a temporary file beside it longer."""
+    room = 4090 - len(str(loose.folder)) - len("/more.yaml")
+    folders = ["f" * 200] * (room // 201)
+    name = "/".join([*folders, "f" * (room - 201 * len(folders) - 1), "more.yaml"])
     loose.write(name, MORE)
     loose.write("recipes.yaml", f"version: 1\ninclude: [{name}]\n")
     before = loose.files()

@@ -181,10 +181,8 @@ def test_an_exception_in_one_process_is_told_with_its_number(ran: Any) -> None:
 
 def test_a_process_that_is_killed_costs_this_check_only(ran: Any) -> None:
     result = check(ran, "dies::a")
-    assert (result["status"], result["reason"]) == (
-        "crash",
-        "process_index 1: the worker was killed by signal 9 (SIGKILL)",
-    )
+    assert result["status"] == "crash"
+    assert result["reason"].startswith("process_index 1: the worker was killed by signal 9 (SIGKILL)")
     assert ran["dies::a[eager]"]["status"] == "pass"
 
 
