@@ -25,6 +25,7 @@ from jaxcheck.execution.parcel import PROJECT
 from jaxcheck.execution.process import Death, Launch, Needs
 from jaxcheck.execution.session import Session
 from jaxcheck.execution.state import State
+from jaxcheck.goldens.replacing import replacing
 
 READ, WRITTEN = ("stored", "program", "golden"), "folder"  # what names files in requests
 Content = Mapping[str, bytes]
@@ -98,7 +99,7 @@ class Keeper:
         """One request. `files` are those that it names and that were not sent before."""
         for name, content in files.items():
             path = self._incoming(name)
-            path.write_bytes(content)
+            put(path, content)
             self._sent[path] = _signature(path)
         reply = self._session.request(self._translated(message), timeout, memory)
         output = self._session.output()
@@ -173,6 +174,12 @@ class Keeper:
         """(a folder here, the same on the asking machine), the inner ones first."""
         inner = [(str(folder), name) for name, folder in self._folders.items()]
         return [*inner, *((place, folder) for folder, place in self._places.items())]
+
+
+def put(path: Path, content: bytes) -> None:
+    """A new file in its place: arrays may be views of the old one, which has to stay as it is."""
+    with replacing(path, durable=False) as file:
+        file.write(content)
 
 
 def _signature(path: Path) -> tuple[int, int]:

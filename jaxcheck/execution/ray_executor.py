@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcheck.errors import Unavailable, UsageError, WorkerError
-from jaxcheck.execution.keeper import READ, WRITTEN, Answer, Keeper, Started
+from jaxcheck.execution.keeper import READ, WRITTEN, Answer, Keeper, Started, put
 from jaxcheck.execution.nodes import Stay
 from jaxcheck.execution.parcel import Parcel, pack
 from jaxcheck.execution.process import Death, Launch, Needs
@@ -384,7 +384,7 @@ class NodeSession(Session):
         for name, content in answer.files.items():
             if os.path.dirname(name) != message[WRITTEN]:
                 raise WorkerError(f"node {self.stays[-1].node} sent a file that nobody asked for: {name}")
-            Path(name).write_bytes(content)
+            put(Path(name), content)
         return answer.death or dict(answer.reply)
 
     def _prepared_again(self, message: Mapping[str, Any], timeout: float) -> Death | None:

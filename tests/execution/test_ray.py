@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,17 +22,14 @@ from jaxcheck.execution.saved import MANIFEST
 from tests.gate.packages import make_wheel
 from tests.harness import Done, Project, by_id, clean_environment, statuses
 
-cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed: pip install 'jaxcheck[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'jaxcheck[ray]'")
 
 pytestmark = [
     pytest.mark.needs_jax,
     pytest.mark.one_version,
     pytest.mark.slow,
-    # Releases of Ray before 2.60 leave the logs open that their processes write, in the process that starts these.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 PATIENCE = 120.0
-STORE = 80 << 20  # bytes: the smallest that Ray takes
 TIMES = {"seconds", "trace_seconds", "compile_seconds", "started", "command"}
 
 KERNELS = """
@@ -95,45 +93,39 @@ REGISTRY = """
 
 
 class Cluster:
-    """A head without cores, and nodes of one core each."""
+    """A cluster that a process beside this one holds: Ray's processes signal the whole group that they are in."""
 
     def __init__(self, folder: Path) -> None:
-        self._special: Any = None
-        self._ray = cluster_utils.Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": 0,
-                "object_store_memory": STORE,
-                "include_dashboard": False,
-                "temp_dir": str(folder),
-            },
+        self._holder = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("ray_nodes.py")), str(folder)],
+            env=clean_environment(RAY_USAGE_STATS_ENABLED="0"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
-
-    @property
-    def address(self) -> str:
-        return str(self._ray.address)
-
-    def add(self) -> None:
-        """One of them says that it has an accelerator."""
-        special = {} if self._special in self._ray.worker_nodes else {"num_gpus": 1, "resources": {"A100": 1}}
-        node = self._ray.add_node(wait=False, num_cpus=1, object_store_memory=STORE, **special)
-        self._special = node if special else self._special
+        self.address = self._told("address")
 
     def hold(self, nodes: int) -> None:
-        """So many nodes, all of them there."""
-        for node in list(self._ray.worker_nodes):
-            if self.raylet(node).poll() is not None:
-                self._ray.remove_node(node, allow_graceful=False)
-        while len(self._ray.worker_nodes) < nodes:
-            self.add()
-        self._ray.wait_for_nodes()
+        """At least so many nodes, all of them there; one has an accelerator, as it says."""
+        assert self._holder.stdin
+        self._holder.stdin.write(f"{nodes}\n")
+        self._holder.stdin.flush()
+        assert self._told("held") == str(nodes)
 
-    @staticmethod
-    def raylet(node: Any) -> subprocess.Popen[bytes]:
-        return node.all_processes["raylet"][0].process
+    def _told(self, what: str) -> str:
+        assert self._holder.stdout
+        for line in self._holder.stdout:
+            if line.startswith(f"{what} "):
+                return line.split()[1]
+        raise AssertionError(f"the cluster ended before it told its {what}")
 
     def stop(self) -> None:
-        self._ray.shutdown()
+        try:
+            self._holder.communicate(timeout=PATIENCE)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._holder.pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -390,6 +382,9 @@ def test_a_gate_has_an_environment_for_each_version(cluster: Cluster, project: P
     assert [(one["name"], one["before"], one["after"]) for one in report["packages"]] == [("alpha", "1.0", "2.0")]
     assert {leaf["package"] for result in report["results"] for leaf in result["leaves"]} == {"alpha"}
     assert report["verdict"] == "block"
+    for result in report["results"]:
+        assert "old program, old runtime: the ordinary bits" in result["details"]
+        assert "new program, new runtime: the ordinary bits" in result["details"]
 
 
 @pytest.mark.parametrize(
