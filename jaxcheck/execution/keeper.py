@@ -23,9 +23,9 @@ from jaxcheck.errors import Unavailable, UsageError
 from jaxcheck.execution.cache import compiled_programs, trim
 from jaxcheck.execution.parcel import PROJECT
 from jaxcheck.execution.process import Death, Launch, Needs
-from jaxcheck.execution.session import Session
+from jaxcheck.execution.session import DidNotStart, Session
 from jaxcheck.execution.state import State
-from jaxcheck.goldens.replacing import replacing
+from jaxcheck.goldens.replacing import fresh
 
 READ, WRITTEN = ("stored", "program", "golden"), "folder"  # what names files in requests
 Content = Mapping[str, bytes]
@@ -44,12 +44,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Started:
-    """The environment of a worker, as its machine tells it; or why there is none."""
+    """The environment of a worker, as its machine tells it; or why there is none, and whether it `died` over it.
+
+    `generation` is another one for every worker that the keeper had.
+    """
 
     environment: Mapping[str, Any] = field(default_factory=dict)
     backends: tuple[str, ...] = ()
+    generation: int = 0
     unavailable: str = ""
     hint: str | None = None
+    died: bool = False
 
 
 class Keeper:
@@ -91,9 +96,10 @@ class Keeper:
         try:
             self._session.start()
         except Unavailable as error:
-            return Started(unavailable=self._here(str(error)), hint=error.hint)
+            return Started(unavailable=self._here(str(error)), hint=error.hint, died=isinstance(error, DidNotStart))
         assert self._session.environment is not None
-        return Started(self._session.environment.model_dump(mode="json"), tuple(self._session.backends))
+        told = self._session.environment.model_dump(mode="json")
+        return Started(told, tuple(self._session.backends), self._session.generation)
 
     def request(self, message: Mapping[str, Any], timeout: float, files: Content, memory: int | None = None) -> Answer:
         """One request. `files` are those that it names and that were not sent before."""
@@ -177,8 +183,9 @@ class Keeper:
 
 
 def put(path: Path, content: bytes) -> None:
-    """A new file in its place: arrays may be views of the old one, which has to stay as it is."""
-    with replacing(path, durable=False) as file:
+    """A new file in its place: arrays may be views of the old one, which has to stay as it is. GoldenError where the
+    system does not let us write."""
+    with fresh(path) as file:
         file.write(content)
 
 

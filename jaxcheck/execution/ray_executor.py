@@ -23,7 +23,7 @@ from jaxcheck.execution.keeper import READ, WRITTEN, Answer, Keeper, Started, pu
 from jaxcheck.execution.nodes import Stay
 from jaxcheck.execution.parcel import Parcel, pack
 from jaxcheck.execution.process import Death, Launch, Needs
-from jaxcheck.execution.session import START_SECONDS, Interrupted, NoPlace, Session
+from jaxcheck.execution.session import START_SECONDS, DidNotStart, Interrupted, NoPlace, Session
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Registry
 from jaxcheck.registry.select import check_id
@@ -37,6 +37,7 @@ INSTALL_SECONDS = 3600  # CUDA's libraries are gigabytes
 LACKING_HINT = "ray status; or wait for a node that an autoscaler brings: --wait SECONDS"
 BUSY = "those that have what is needed are busy, or make an environment"
 CHARACTERS = 300
+CHECKS = ("check", "check_together")
 STARTS = 3  # that may fail in a row before a worker is given up
 DEFAULTS = {"CPU": 1.0}
 OPTIONS_OF = {"uv": "uv_pip_install_options", "pip": "pip_install_options"}
@@ -257,16 +258,18 @@ class NodeSession(Session):
         self._cluster = cluster
         self._keeper: Any = None
         self._identity = ""
-        self._prepared: dict[str, Mapping[str, Any]] = {}
+        self._keepers = 0
+        self._seen = (0, 0)  # which of its keepers, and which worker of that
+        self._prepared: dict[str, list[Mapping[str, Any]]] = {}
         self._told: set[str] = set()
         self._known: dict[str, tuple[int, int]] = {}
         self._output = ["", ""]
         self._avoided: list[str] = []
 
     def start(self) -> None:
-        if not self._started:
-            self._begin()
-            self.generation += 1
+        before = self._seen
+        self._begin()
+        self.generation += self._seen != before
 
     def request(self, message: Mapping[str, Any], timeout: float, memory: int | None = None) -> dict[str, Any] | Death:
         if self._keeper is None:
@@ -286,17 +289,21 @@ class NodeSession(Session):
                 self._begin()
             except Unavailable as error:
                 return Death("crash", f"its node was lost: {lost[0]}; {error}")
-        if message["op"] == "check":
+        if message["op"] in CHECKS:
             self.stays[-1].checks.append(check_id(message["recipe"], message["case"], message["mode"]))
-        if isinstance(reply, Death):
-            self._started = False
-            return reply
-        self.littered |= bool(reply.get("left"))
+        if not isinstance(reply, Death):
+            self.littered |= bool(reply.get("left"))
+            self._remember(message)
+        return reply
+
+    def _remember(self, message: Mapping[str, Any]) -> None:
+        """What makes a worker know a recipe, for one that has to take the place of this one."""
         if message["op"] == "prepare":
             name = message["recipe"]["name"]
-            self._prepared[name] = message
+            self._prepared[name] = [message]
             self._told.add(name)
-        return reply
+        elif message["op"] == "assemble":
+            self._prepared[message["recipe"]].append(message)
 
     def packages(self) -> tuple[str, dict[str, str]]:
         """Python's version and those of all packages, where the worker is to be."""
@@ -310,12 +317,9 @@ class NodeSession(Session):
 
     def tidy(self) -> None:
         if self.littered and self._keeper is not None:
-            self.littered = self._started = False
+            self.littered = False
             with suppress(Lost):  # then all of it ended
                 self._answer(self._keeper.tidy.remote(), GRACE_SECONDS)
-
-    def drop(self) -> None:
-        self._started = False
 
     def stop(self) -> None:
         with self._lock:
@@ -326,7 +330,7 @@ class NodeSession(Session):
 
     def close(self) -> None:
         with self._lock:
-            keeper, self._keeper, self._started = self._keeper, None, False
+            keeper, self._keeper = self._keeper, None
         if keeper is not None:
             with suppress(Exception):  # it is gone, or will be
                 self._cluster.ray.get(keeper.close.remote(), timeout=CONNECT_SECONDS)
@@ -341,17 +345,21 @@ class NodeSession(Session):
                 started: Started = self._answer(self._keeper.start.remote(), START_SECONDS + GRACE_SECONDS)
                 break
             except Lost as error:
+                if self._identity:
+                    self._cluster.say(f"node {self.stays[-1].node} ({error}) was lost")
                 self._forget(str(error))
                 if attempt == STARTS - 1:
                     raise Unavailable(
                         f"no worker could be started in the cluster: {error}", hint="ray status"
                     ) from None
         if started.unavailable:
-            raise Unavailable(f"node {self.stays[-1].node}: {started.unavailable}", hint=started.hint)
-        self._started = True
-        self._told.clear()
-        self.environment = self.stays[-1].environment = Environment.model_validate(started.environment)
-        self.backends = list(started.backends)
+            kind = DidNotStart if started.died else Unavailable
+            raise kind(f"node {self.stays[-1].node}: {started.unavailable}", hint=started.hint)
+        if self._seen != (seen := (self._keepers, started.generation)):
+            self._seen = seen
+            self._told.clear()
+            self.environment = self.stays[-1].environment = Environment.model_validate(started.environment)
+            self.backends = list(started.backends)
 
     def _settle(self) -> None:
         """Waits for a keeper: as long as the nodes that could hold it are busy, but not for what no node has."""
@@ -361,6 +369,7 @@ class NodeSession(Session):
             if self._stopped:
                 raise Interrupted
             self._keeper = cluster.keeper(self._launch, self._needs, self._avoided)
+            self._keepers += 1
         place = self._keeper.node.remote()
         while not cluster.ray.wait([place], timeout=TICK)[0]:
             if self._stopped:
@@ -392,9 +401,12 @@ class NodeSession(Session):
         name = message.get("recipe")
         if not isinstance(name, str) or name in self._told or name not in self._prepared:
             return None
-        reply = self._asked(self._prepared[name], timeout)
+        for said in self._prepared[name]:
+            reply = self._asked(said, max(timeout, START_SECONDS))
+            if isinstance(reply, Death):
+                return reply
         self._told.add(name)
-        return reply if isinstance(reply, Death) else None
+        return None
 
     def _answer(self, reference: Any, limit: float) -> Any:
         """What a keeper answers; Lost where it does not."""
@@ -416,7 +428,7 @@ class NodeSession(Session):
     def _forget(self, reason: str) -> None:
         """The keeper, and the node that it was on."""
         with self._lock:
-            keeper, self._keeper, self._started = self._keeper, None, False
+            keeper, self._keeper = self._keeper, None
         if self._identity:
             self.stays[-1].lost = reason
             self._avoided.append(self._identity)
