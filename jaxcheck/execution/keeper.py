@@ -158,10 +158,11 @@ class Keeper:
         """What was written since the last time, by its name on the asking machine."""
         found = {}
         if WRITTEN in message:
-            for path in filter(Path.is_file, self._folder(message[WRITTEN]).iterdir()):
+            folder = self._folder(message[WRITTEN])
+            for path in filter(Path.is_file, folder.rglob("*")):  # several processes have folders of their own in it
                 if self._sent.get(path) != (seen := _signature(path)):
                     self._sent[path] = seen
-                    found[os.path.join(message[WRITTEN], path.name)] = path.read_bytes()
+                    found[os.path.join(message[WRITTEN], path.relative_to(folder))] = path.read_bytes()
         return found
 
     def _answered(self, reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,6 +186,8 @@ class Keeper:
 def put(path: Path, content: bytes) -> None:
     """A new file in its place: arrays may be views of the old one, which has to stay as it is. GoldenError where the
     system does not let us write."""
+    with contextlib.suppress(OSError):  # then the file cannot be written either, which says why
+        path.parent.mkdir(parents=True, exist_ok=True)
     with fresh(path) as file:
         file.write(content)
 

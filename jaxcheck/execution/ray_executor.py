@@ -391,7 +391,7 @@ class NodeSession(Session):
         self.programs.update(answer.programs)
         self._output = [before + now for before, now in zip(self._output, answer.output, strict=True)]
         for name, content in answer.files.items():
-            if os.path.dirname(name) != message[WRITTEN]:
+            if not Path(os.path.normpath(name)).is_relative_to(message[WRITTEN]):
                 raise WorkerError(f"node {self.stays[-1].node} sent a file that nobody asked for: {name}")
             put(Path(name), content)
         return answer.death or dict(answer.reply)

@@ -88,6 +88,13 @@ REGISTRY = """
       new: {kernel: kernels:waves, cases: {a: {args: {x: 3.0}}}}
       raising: {kernel: kernels:raising, cases: {a: {args: {x: 1.0}}}}
       dying: {kernel: kernels:dying, modes: [eager], cases: {a: {args: {x: 1.0}}}}
+      together:
+        kernel: kernels:waves
+        modes: [eager, sharded]
+        processes: 2
+        devices: 1
+        sharded: {axes: {x: 0}}
+        cases: {a: {args: {x: [1.0, 2.0]}}}
       wide: {kernel: kernels:waves, config: {enable_x64: true}, resources: {A100: 1}, cases: {a: {args: {x: [0.25]}}}}
 """
 
