@@ -78,6 +78,16 @@ class RecipeRun:
         assert self.session.environment is not None
         return self.session.environment
 
+    @property
+    def folder(self) -> Path:
+        """Where the session's worker puts arrays: one folder for all recipes, since what was read is gone."""
+        folder = self.work.scratch / f"{id(self.session):x}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
+        return folder
+
     def limits(self, case: str | None = None) -> tuple[float, int | None]:
         """The seconds and, where they are limited, the bytes that a request may take."""
         said = self.recipe.case(case) if case else self.recipe
@@ -390,7 +400,7 @@ def _outcome(run: RecipeRun, name: str, mode: str, view: GoldenView) -> Outcome:
                 "case": name,
                 "mode": mode,
                 "stored": _stored(run, name, view),
-                "folder": str(_folder(run, name)),
+                "folder": str(run.folder),
                 "repeat": run.work.repeat,
             },
             *run.limits(name),
@@ -443,7 +453,7 @@ def _candidate(run: RecipeRun, name: str, view: GoldenView, outcomes: list[Outco
         return None
     request = {"op": "export", "recipe": run.recipe.name, "case": name, "stored": _stored(run, name, view)}
     try:
-        reply = run.session.request({**request, "folder": str(_folder(run, name))}, *run.limits(name))
+        reply = run.session.request({**request, "folder": str(run.folder)}, *run.limits(name))
         run.session.output()
         if isinstance(reply, Death) or "inputs" not in reply:
             return None
@@ -462,16 +472,6 @@ def _stored(run: RecipeRun, name: str, view: GoldenView) -> str | None:
     with earlier:
         same = name in earlier.cases and earlier.summary(name).hash == run.recipe.case_hash(name)
         return str(earlier.path) if same else None
-
-
-def _folder(run: RecipeRun, case: str) -> Path:
-    """Where the worker puts the arrays of a case, whatever its name."""
-    folder = run.work.scratch / hashlib.sha256(f"{run.recipe.name}\0{case}".encode()).hexdigest()[:16]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    return folder
 
 
 def _orphans(run: RecipeRun, names: list[str]) -> list[CheckResult]:

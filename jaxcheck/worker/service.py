@@ -79,10 +79,11 @@ class Prepared:
                 self._stored[case, golden] = opened.inputs(case)
         return self._stored[case, golden]
 
-    def reference_file(self, case: str, arguments: Arguments, path: str) -> str:
+    def reference_file(self, case: str, arguments: Arguments, folder: str) -> str:
         """Where the reference's outputs are: computed once a case, whatever the number of modes."""
         if case not in self._references:
             assert self.reference is not None
+            path = os.path.join(folder, f"reference-{len(self._references)}.npz")
             write_tree(path, checks.reference_tree(self.reference, arguments), {})
             self._references[case] = path
         return self._references[case]
@@ -301,8 +302,7 @@ class Service:
         found["violations"] = checks.properties_of(prepared.properties, arguments, produced.outputs)
         if prepared.reference is not None:
             try:
-                path = os.path.join(folder, "reference.npz")
-                found["reference"] = prepared.reference_file(case, arguments, path)
+                found["reference"] = prepared.reference_file(case, arguments, folder)
             except BaseException as error:
                 found["reference_error"] = describe(error)
         return found
@@ -428,8 +428,7 @@ class Service:
             except Exception as error:  # callbacks, foreign functions, what cannot be traced
                 reply["reason"] = describe(error)
             if prepared.reference is not None:
-                path = os.path.join(folder, "reference.npz")
-                reply["reference"] = prepared.reference_file(case, arguments, path)
+                reply["reference"] = prepared.reference_file(case, arguments, folder)
             if floor:
                 try:
                     reply["floor"], knobs = truth.noise_and_knobs(prepared.kernel, arguments)
