@@ -8,7 +8,8 @@ there. Seconds a recipe are those of a run divided by its recipes, its start inc
 The harness's own share is what a check costs beside its kernel: recipes that return their argument (`trivial`), from
 the cache; from 100 to 1,000 of them, so that starting does not count, less the seconds that the report has for the
 calls themselves. It contains what JAX takes to find out whether the kernel is traced again and uses a key twice, which
-the harness asks of it.
+the harness asks of it. The same in CPU seconds, of both processes, which other work on the machine touches less: less
+those of a script that makes the same calls and nothing else (`by hand`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from circumstances import circumstances
 
@@ -66,7 +68,8 @@ def slope(x, w):
 def identity(x):
     return x
 """
-KINDS = {"compiling": ["--no-cache"], "cached": [], "trivial": []}
+KINDS = {"compiling": ["--no-cache"], "cached": [], "trivial": [], "by-hand": []}
+BY_HAND = "by-hand"
 LEAST_SIZE = 8
 SAMPLE_SECONDS = 0.2
 MOST_SPREAD = 0.10  # of the seconds a recipe, from 100 to 1,000
@@ -91,7 +94,7 @@ class Run:
     def growth(self) -> float:
         """The most that the worker held in the second part, to the most that it held before."""
         settled = int(len(self.worker) * SETTLED)
-        return max(self.worker[settled:], default=1.0) / max(self.worker[:settled], default=1.0)
+        return max(self.worker[settled:], default=1.0) / (max(self.worker[:settled], default=0.0) or 1.0)
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="default: all of them")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds (default: 3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number there")
+    parser.add_argument("--by-hand", nargs=2, metavar=("RECIPES", "CACHE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.by_hand:
+        by_hand(int(options.by_hand[0]), options.by_hand[1])
+        return
     if len(options.sizes) < 2:
         parser.error("--sizes: at least two, which are compared")
     with tempfile.TemporaryDirectory() as temporary:
@@ -142,17 +149,45 @@ def main(arguments: Sequence[str]) -> None:
 def measured(folder: Path, kinds: Sequence[str], sizes: Sequence[int], rounds: int) -> list[Row]:
     rows = [Row(kind, size) for kind in kinds for size in sizes]
     cache = folder / "cache"
-    for place in dict.fromkeys(project(folder, row) for row in rows):
+    for place in dict.fromkeys(project(folder, row) for row in rows if row.kind != BY_HAND):
         run([JAXCHECK, "bless", "--all", "--no-truth", "--reason", "bench", "-j", "1"], place, cache)
+    for row in rows:
+        if row.kind == BY_HAND:  # for what it compiles
+            run(command(row, folder), project(folder, row), cache)
     for _ in range(rounds):
         for row in rows:
-            row.runs.append(run([JAXCHECK, *RUN, *KINDS[row.kind]], project(folder, row), cache))
+            row.runs.append(run(command(row, folder), project(folder, row), cache))
     return rows
+
+
+def command(row: Row, folder: Path) -> list[str]:
+    if row.kind == BY_HAND:
+        bench = str(Path(__file__).with_name("bench.py"))
+        return [sys.executable, bench, "scale", "--by-hand", str(row.recipes), str(folder / "cache-by-hand")]
+    return [JAXCHECK, *RUN, *KINDS[row.kind]]
+
+
+def by_hand(recipes: int, cache: str) -> None:
+    """What the trivial recipes have their worker do, and nothing else: two calls of each, the results fetched."""
+    import jax
+    import numpy as np
+
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    for number in range(recipes):
+        given = np.ones(LEAST_SIZE + number, np.float32)
+
+        def identity(x: Any) -> Any:
+            return x
+
+        for call in (identity, jax.jit(identity)):
+            np.asarray(call(jax.device_put(given)))
 
 
 def project(folder: Path, row: Row) -> Path:
     """A registry of that many recipes, every one with a shape of its own."""
-    forms, size = (TRIVIAL if row.kind == "trivial" else FORMS), row.recipes
+    forms, size = (TRIVIAL if row.kind in ("trivial", BY_HAND) else FORMS), row.recipes
     place = folder / f"{next(iter(forms))}-{size}"
     if place.exists():
         return place
@@ -188,7 +223,8 @@ def run(words: list[str], place: Path, cache: Path) -> Run:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"{' '.join(words)}\nended with {process.returncode}:\n{log.read_text()[-4000:]}")
-    results = json.loads((place / ".jaxcheck/run.json").read_text())["results"]
+    report = place / ".jaxcheck/run.json"
+    results = json.loads(report.read_text())["results"] if report.exists() else []
     calls = sum(result["seconds"] for result in results)
     return Run(seconds, used.ru_utime + used.ru_stime, len(results), calls, memory.parent, memory.worker)
 
@@ -232,23 +268,32 @@ def children(pid: int) -> Iterator[int]:
         yield from map(int, text.split())
 
 
-def shares(rows: Sequence[Row]) -> tuple[float, float] | None:
-    """Milliseconds that one more check of nothing costs, and of CPU with its call, from the last number of recipes but
-    one to the last; None where these were not run."""
-    trivial = [row for row in rows if row.kind == "trivial"][-2:]
-    if len(trivial) < 2:
-        return None
-    own, cpu = [], []
-    for fewer, more in zip(trivial[0].runs, trivial[1].runs, strict=True):
-        checks = more.checks - fewer.checks
-        own.append((more.seconds - more.calls - fewer.seconds + fewer.calls) / checks)
-        cpu.append((more.cpu - fewer.cpu) / checks)
-    return 1e3 * median(own), 1e3 * median(cpu)
+def own_share(rows: Sequence[Row]) -> dict[str, float]:
+    """Milliseconds that one more check of nothing costs, from the last number of recipes but one to the last: its
+    `seconds`, and those of `cpu`, as far as what they are compared with was run."""
+    found = {}
+    if len(trivial := _last_two(rows, "trivial")) == 2:
+        found["seconds"] = median(
+            (more.seconds - more.calls - fewer.seconds + fewer.calls) / (more.checks - fewer.checks)
+            for fewer, more in zip(trivial[0].runs, trivial[1].runs, strict=True)
+        )
+        if len(by_hand := _last_two(rows, BY_HAND)) == 2:
+            found["cpu"] = _cpu_a_check(trivial) - _cpu_a_check(by_hand)
+    return {kind: 1e3 * seconds for kind, seconds in found.items()}
+
+
+def _last_two(rows: Sequence[Row], kind: str) -> list[Row]:
+    return [row for row in rows if row.kind == kind][-2:]
+
+
+def _cpu_a_check(rows: Sequence[Row]) -> float:
+    pairs = zip(rows[0].runs, rows[1].runs, strict=True)
+    return median(more.cpu - fewer.cpu for fewer, more in pairs) / (2 * (rows[1].recipes - rows[0].recipes))
 
 
 def objections(rows: Sequence[Row]) -> Iterator[str]:
     """What is slower or larger than it is meant to be."""
-    for kind in dict.fromkeys(row.kind for row in rows):
+    for kind in dict.fromkeys(row.kind for row in rows if row.kind != BY_HAND):
         fewer, more = [row for row in rows if row.kind == kind][-2:]
         change = more.a_recipe / fewer.a_recipe - 1
         if change > MOST_SPREAD:
@@ -257,8 +302,8 @@ def objections(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{kind}: the worker grew to {growth:.2f} times what it held in the first {SETTLED:.0%} of its run"
         if (parent := max(max(run.parent) for run in more.runs)) > MOST_PARENT:
             yield f"{kind}: the parent held {parent:.0f} MB, more than {MOST_PARENT:g}"
-    if (found := shares(rows)) and found[0] > MOST_SHARE:
-        yield f"the harness's own share is {found[0]:.1f} ms a check, more than {MOST_SHARE:g}"
+    if (own := own_share(rows).get("seconds", 0.0)) > MOST_SHARE:
+        yield f"the harness's own share is {own:.1f} ms a check, more than {MOST_SHARE:g}"
 
 
 def as_markdown(rows: Sequence[Row], rounds: int) -> str:
@@ -273,6 +318,7 @@ def as_markdown(rows: Sequence[Row], rounds: int) -> str:
         times = f"{row.seconds:.1f} | {row.a_recipe:.1f} | {row.cpu_a_recipe:.1f}"
         growth = f"{median(run.growth for run in row.runs):.2f}"
         lines.append(f"| {row.kind} | {row.recipes:,} | {times} | {worker:.0f} | {growth} | {parent:.0f} |")
-    if found := shares(rows):
-        lines += ["", f"The harness's own share: {found[0]:.2f} ms a check; CPU with the call: {found[1]:.2f} ms."]
+    if found := own_share(rows):
+        said = ", ".join(f"{value:.2f} ms{' of CPU' if kind == 'cpu' else ''}" for kind, value in found.items())
+        lines += ["", f"The harness's own share of a check: {said}."]
     return "\n".join(lines)
