@@ -7,6 +7,7 @@ Python.
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import os
@@ -51,11 +52,22 @@ def write_archive(
     nobody may read before this returns, and which need not outlive a power cut.
     """
     path = Path(path)
+    entries = _entries_of(path, arrays, meta)
+    with (replacing if durable else fresh)(path) as file:
+        _write_zip(file, entries)
+
+
+def archive_bytes(path: str | os.PathLike[str], arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> bytes:
+    """What `write_archive` would write there."""
+    file = io.BytesIO()
+    _write_zip(file, _entries_of(Path(path), arrays, meta))
+    return file.getvalue()
+
+
+def _entries_of(path: Path, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> dict[str, Array]:
     for name, array in arrays.items():
         _check_writable(path, name, array)
-    text = np.array(encode_meta(meta, f"the metadata of {path}"))
-    with (replacing if durable else fresh)(path) as file:
-        _write_zip(file, {**arrays, META: text})
+    return {**arrays, META: np.array(encode_meta(meta, f"the metadata of {path}"))}
 
 
 def encode_meta(meta: Mapping[str, Any], what: str = "the metadata") -> str:
@@ -104,17 +116,18 @@ def _write_zip(file: IO[bytes], entries: Mapping[str, Array]) -> None:
 
 
 class Archive:
-    """A file that `write_archive` wrote, checked before anything in it is believed.
+    """A file that `write_archive` wrote, checked before anything in it is believed; or its `content`, which errors say
+    is at `path`.
 
     `names` are its entries without `__meta__`, and `meta` is what that one holds. Arrays are read-only
     views of the mapped file: they stay valid after `close` and after the file was replaced, but not if
     somebody cuts it short in place. Whatever the bytes are, nothing but GoldenError is raised.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], content: bytes | None = None) -> None:
         self.path = Path(path)
-        mapped, infos = _map(self.path)
-        self._bytes = memoryview(mapped)
+        held, infos = _map(self.path) if content is None else (content, _directory(self.path, io.BytesIO(content)))
+        self._bytes = memoryview(held)
         self._entries = _by_name(self.path, infos, len(self._bytes))
         self.names = tuple(name for name in self._entries if name != META)
         self.meta = self._read_meta()

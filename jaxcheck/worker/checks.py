@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import jax
 
-from jaxcheck.goldens.exchange import write_tree
+from jaxcheck.goldens.exchange import send_tree
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.worker import internals
 from jaxcheck.worker.inputs import Arguments
@@ -173,13 +173,11 @@ def _folder() -> str | None:
 
 
 def hand_over(produced: Produced, path: str) -> dict[str, Any]:
-    """Writes outputs and pairs for the parent; an output that is no array is the kernel's error."""
-    write_tree(path, tree_of(produced.outputs), {})
+    """Sends outputs and pairs to the parent; an output that is no array is the kernel's error."""
+    outputs = send_tree(path, tree_of(produced.outputs))
     pairs = []
     for number, pair in enumerate(produced.pairs):
-        files = [f"{path}.{number}.{side}.npz" for side in ("expected", "actual")]
-        for file, tree in zip(files, (pair.expected, pair.actual), strict=True):
-            write_tree(file, tree, {})
-        pairs.append([pair.words, *files])
+        sides = {"expected": pair.expected, "actual": pair.actual}
+        pairs.append([pair.words, *(send_tree(f"{path}.{number}.{side}.npz", tree) for side, tree in sides.items())])
     findings = [{"kind": kind, "message": message} for kind, message in produced.findings]
-    return {"outputs": path, "pairs": pairs, "findings": findings, "notes": list(produced.notes)}
+    return {"outputs": outputs, "pairs": pairs, "findings": findings, "notes": list(produced.notes)}

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jaxcheck.goldens.exchange import write_tree
+from jaxcheck.goldens.exchange import send_tree, write_tree
 from jaxcheck.goldens.golden import Golden
 from jaxcheck.goldens.leaf import Tree
 from jaxcheck.registry.model import DERIVED_MODES
@@ -84,8 +84,7 @@ class Prepared:
         if case not in self._references:
             assert self.reference is not None
             path = os.path.join(folder, f"reference-{len(self._references)}.npz")
-            write_tree(path, checks.reference_tree(self.reference, arguments), {})
-            self._references[case] = path
+            self._references[case] = send_tree(path, checks.reference_tree(self.reference, arguments))
         return self._references[case]
 
 
@@ -292,8 +291,7 @@ class Service:
         try:
             found = checks.hand_over(produced, os.path.join(folder, f"{mode}.npz"))
             if prepared.recipe["compares_inputs"]:
-                found["given"] = os.path.join(folder, "given.npz")
-                write_tree(found["given"], arguments.tree(), {})
+                found["given"] = send_tree(os.path.join(folder, "given.npz"), arguments.tree())
         except BaseException as error:  # an unsupported leaf, a deleted (donated) array, a node's own code, a full disk
             return {"outcome": "raised", "error": checks.error_facts(error)}
         found["violations"] = []

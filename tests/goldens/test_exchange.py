@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxcheck.errors import GoldenError
-from jaxcheck.goldens.exchange import read_tree, take_tree, write_tree
+from jaxcheck.goldens.exchange import INLINE, SMALL, read_tree, send_tree, take_tree, write_tree
 from tests.goldens.samples import rewrite, rich_case, single
 
 
@@ -36,6 +37,26 @@ def test_what_was_read_stays_when_the_file_is_taken_or_written_again(tmp_path: P
     assert not path.exists()
     assert read == first
     assert taken == single(np.zeros(5))
+
+
+def test_a_small_tree_travels_in_the_reply_and_a_large_one_as_a_file(tmp_path: Path) -> None:
+    outputs = rich_case().outputs
+    assert outputs is not None
+    reference = send_tree(tmp_path / "out.npz", outputs)
+    assert json.loads(json.dumps(reference)) == reference
+    assert read_tree(reference)[0] == take_tree(reference) == outputs
+    assert list(tmp_path.iterdir()) == []
+    large = single(np.arange(SMALL))
+    reference = send_tree(tmp_path / "out.npz", large)
+    assert reference == str(tmp_path / "out.npz")
+    assert take_tree(reference) == large
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["", "AAAA", "no base64!", "UEsDBA=="])
+def test_a_reply_that_holds_no_tree_is_refused(content: str) -> None:
+    with pytest.raises(GoldenError, match="a worker's reply"):
+        read_tree(INLINE + content)
 
 
 def test_a_tree_that_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
