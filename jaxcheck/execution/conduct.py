@@ -31,6 +31,7 @@ from jaxcheck.results import CheckResult, Environment, Finding, Latency, Status
 
 TIMED_MODES = ("eager", "jit", "disable_jit")
 CANDIDATE_STATUSES = frozenset({Status.FAIL, Status.MISSING, Status.STALE})
+NO_CANDIDATE = "no candidate is kept"
 
 
 @dataclass(frozen=True)
@@ -292,12 +293,15 @@ def _cases(run: RecipeRun) -> list[CheckResult]:
     saved: dict[str, SavedCase] = {}
     for name, outcomes, future in judged:  # while the judges are at work, the worker is on to the next case
         view, found = future.result()
-        results += found
         wanted = _is_candidate(run, view, found)
-        if (wanted or run.work.saving) and (candidate := _candidate(run, name, view, outcomes)) is not None:
-            made[name] = candidate
-            if wanted:
-                changes[name] = candidate
+        if wanted or run.work.saving:
+            try:
+                candidate = _candidate(run, name, view, outcomes)
+            except GoldenError as error:  # the disk is full, say: what was found stays true
+                candidate, found = None, [_noted(result, f"{NO_CANDIDATE}: {error}") for result in found]
+            made |= {name: candidate} if candidate else {}
+            changes |= {name: candidate} if candidate and wanted else {}
+        results += found
         if run.work.saving:
             saved[name] = saved_case(run.recipe, outcomes, view.case, run.environment.backend)
     if run.work.saving:
@@ -305,7 +309,7 @@ def _cases(run: RecipeRun) -> list[CheckResult]:
     try:
         replace_candidates(run.work.candidates, run.recipe.name, changes, [name for name, _, _ in judged])
     except GoldenError as error:  # what was found stays true
-        results = [_noted(result, f"no candidate is kept: {error}") for result in results]
+        results = [_noted(result, f"{NO_CANDIDATE}: {error}") for result in results]
     return results + _orphans(run, names)
 
 
@@ -448,18 +452,17 @@ def _is_candidate(run: RecipeRun, view: GoldenView, results: list[CheckResult]) 
 
 
 def _candidate(run: RecipeRun, name: str, view: GoldenView, outcomes: list[Outcome]) -> GoldenCase | None:
-    """The case as a golden would hold it."""
+    """The case as a golden would hold it; None where nothing can be blessed; GoldenError where it cannot be kept."""
     if _prepare(run) is not None:
         return None
     request = {"op": "export", "recipe": run.recipe.name, "case": name, "stored": _stored(run, name, view)}
-    try:
-        reply = run.session.request({**request, "folder": str(run.folder)}, *run.limits(name))
-        run.session.output()
-        if isinstance(reply, Death) or "inputs" not in reply:
-            return None
-        return candidate_case(run.recipe, name, outcomes, reply, run.environment)
-    except GoldenError:  # the disk is full: then there is none
+    reply = run.session.request({**request, "folder": str(run.folder)}, *run.limits(name))
+    run.session.output()
+    if isinstance(reply, Death):
         return None
+    if "inputs" not in reply:
+        raise GoldenError(str(reply["reason"]))
+    return candidate_case(run.recipe, name, outcomes, reply, run.environment)
 
 
 def _stored(run: RecipeRun, name: str, view: GoldenView) -> str | None:

@@ -13,6 +13,7 @@ import signal
 import sys
 
 from jaxcheck.worker.channel import Channel
+from jaxcheck.worker.processes import one_process
 
 PR_SET_PDEATHSIG = 1
 OOM_SCORE = "500"  # of 1000
@@ -44,7 +45,9 @@ def main() -> None:
 
     service = Service()
     while (request := channel.receive()) is not None:
-        channel.send(service.answer(request))
+        with one_process():
+            reply = service.answer(request)
+        channel.send(reply)
 
 
 if __name__ == "__main__":

@@ -14,23 +14,15 @@ class Channel:
     def __init__(self, requests: int, replies: int) -> None:
         for descriptor in (requests, replies):
             os.set_inheritable(descriptor, False)
-        self._owner = os.getpid()
         self._requests = os.fdopen(requests, "rb")
         self._replies = replies
 
     def receive(self) -> dict[str, Any] | None:
-        self._only_the_worker_itself()
         line = self._requests.readline()
         return json.loads(line) if line else None
 
-    def _only_the_worker_itself(self) -> None:
-        """A kernel that forked and let the child return must not answer twice."""
-        if os.getpid() != self._owner:
-            os._exit(0)
-
     def send(self, message: dict[str, Any]) -> None:
         """What the kernel printed goes out first, so that the parent finds it beside the reply."""
-        self._only_the_worker_itself()
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()

@@ -18,6 +18,7 @@ from jaxcheck.worker import internals
 from jaxcheck.worker.inputs import Arguments
 from jaxcheck.worker.kernels import bind, describe, own_frame, own_place, shortest, text_of
 from jaxcheck.worker.modes import MODES
+from jaxcheck.worker.processes import one_process
 from jaxcheck.worker.settings import put_back, settings
 from jaxcheck.worker.subject import Produced, Subject
 from jaxcheck.worker.trees import numpy_tree, tree_of, widened
@@ -89,7 +90,8 @@ def properties_of(
     violations = []
     for name, holds in functions.items():
         try:
-            holds(numpy_tree(arguments.fresh()), numpy_tree(outputs))
+            with one_process():
+                holds(numpy_tree(arguments.fresh()), numpy_tree(outputs))
         except BaseException as error:  # what a kernel may raise, a property may
             violations.append({"property": name, "message": describe(error), "class": type(error).__name__})
     return violations
@@ -99,7 +101,7 @@ def reference_tree(function: Callable[..., Any], arguments: Arguments) -> Tree:
     """The reference at the same arguments, floats widened to float64."""
     given = {name: numpy_tree(value, widened) for name, value in arguments.fresh().items()}
     args, kwargs = bind(function, given)
-    with jax.enable_x64(True):  # the leaves are float64 and stay so
+    with one_process(), jax.enable_x64(True):  # the leaves are float64 and stay so
         return tree_of(function(*args, **kwargs))
 
 
@@ -148,7 +150,8 @@ def undisturbed(changes: dict[str, Any] | None = None, *, importing: bool = Fals
     process = {} if importing else settings()
     changes = {} if changes is None else changes
     try:
-        yield
+        with one_process():
+            yield
     finally:
         for name, old, new in put_back(process):
             changes[name] = [internals.plain(old), internals.plain(new)]

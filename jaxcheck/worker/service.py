@@ -315,15 +315,13 @@ class Service:
         except Exception as error:  # as in a check; a full disk
             return {"reason": describe(error)}
         reply: dict[str, Any] = {"inputs": inputs, "statics": _plain_statics(arguments)}
+        path = Path(folder, "program.bin")
         with checks.undisturbed(), checks.captured_warnings(), internals.configured(prepared.recipe["config"]):
             try:
-                code = program.exported(prepared.kernel, arguments)
-            except Exception as error:  # callbacks, foreign functions, a kernel that cannot be traced
+                path.write_bytes(program.exported(prepared.kernel, arguments))
+            except Exception as error:  # callbacks, foreign functions, a kernel that cannot be traced, a full disk
                 return {**reply, "reason": describe(error)}
-        path = os.path.join(folder, "program.bin")
-        with open(path, "wb") as file:
-            file.write(code)
-        return {**reply, "program": path}
+        return {**reply, "program": str(path)}
 
     def program(self, recipe: str, case: str, mode: str, stored: str | None, folder: str) -> dict[str, Any]:
         """The program that a check runs, for `replay` elsewhere, and its file's sha256; or why there is none."""

@@ -104,7 +104,18 @@ FAULTS = [
     Fault("leaves_an_alarm", "missing", "changed the real timer: False -> True"),
     Fault("waits_for_what_was_left", "missing"),
     Fault("leaves_a_child", "missing"),
-    Fault("forks_and_returns", "missing"),
+    Fault(
+        "forks_and_returns",
+        "missing",
+        options="kernel: misbehaving:forks_and_returns, properties: [misbehaving:is_asked_once]",
+    ),
+    Fault("forks_and_raises", "missing"),
+    Fault(
+        "has_a_property_that_forks",
+        "missing",
+        options="kernel: misbehaving:double, properties: [misbehaving:forks_in_a_property], "
+        "reference: misbehaving:is_computed_once",
+    ),
     Fault("changes_its_process", "missing", "changed the umask: '022' -> '777'"),
     Fault("finds_its_process_as_it_was", "missing"),
     Fault("works_in_a_folder_that_goes_away", "missing", "changed the current folder"),
@@ -112,7 +123,7 @@ FAULTS = [
         "loses_its_outputs",
         "error",
         "what it produced is lost",
-        "kernel: misbehaving:double, properties: [misbehaving:cleans_up_too_much]",
+        "kernel: misbehaving:returns_more_than_fits_a_reply, properties: [misbehaving:cleans_up_too_much]",
     ),
 ]
 HEAD = """
@@ -167,6 +178,7 @@ def test_it_costs_one_check_and_has_a_name(gauntlet: Gauntlet, fault: Fault) -> 
     result = gauntlet.result(fault.name)
     assert result["status"] == fault.status, result
     assert fault.says in result["reason"], result
+    assert fault.says or "; also: " not in result["reason"], result
     after = gauntlet.result(f"after_{fault.name}")
     assert after["status"] == "pass", after
 

@@ -287,10 +287,39 @@ def leaves_a_child(x):
     return 2 * x
 
 
-def forks_and_returns(x):
+def _forked():
+    """In two processes, of which the child is the faster: what it goes on to do is done first."""
     warnings.simplefilter("ignore")
-    os.fork()
+    if os.fork():
+        time.sleep(0.3)
+
+
+def forks_and_returns(x):
+    _forked()
     return 2 * x
+
+
+def forks_and_raises(x):
+    parent = os.getpid()
+    _forked()
+    if os.getpid() != parent:
+        raise ValueError("in the child")
+    return 2 * x
+
+
+def is_asked_once(inputs, outputs):
+    """A property: what comes after a fork comes once."""
+    (HERE / "asked").touch(exist_ok=False)
+
+
+def forks_in_a_property(inputs, outputs):
+    _forked()
+
+
+def is_computed_once(x):
+    """A reference, which comes after the properties."""
+    (HERE / "computed").touch(exist_ok=False)
+    return 2.0 * x
 
 
 def changes_its_process(x):
@@ -327,6 +356,10 @@ def works_in_a_folder_that_goes_away(x):
     os.chdir(folder)
     folder.rmdir()
     return 2 * x
+
+
+def returns_more_than_fits_a_reply(x):
+    return jnp.resize(x, 1 << 16)
 
 
 def cleans_up_too_much(inputs, outputs):
