@@ -80,13 +80,13 @@ def bless(
 
     Example: `jaxcheck bless newton-sqrt --reason "new stopping rule"`.
     """
-    from jaxcheck.cli.run import early_worker
+    from jaxcheck.cli.run import early_workers
     from jaxcheck.execution.bless import blessing_of, decide, facts_of, held_back, promote
 
     allowed = brakes_released(allow)
     stop_without_reason(reason, yes)
     stop_without_floors(derive_tolerance, write, truth)
-    with early_worker(backend, keeps=truth) as spare:
+    with early_workers(backend, jobs, keeps=truth) as spare:
         project = opt.open_project(registry, goldens, state, shipped)
         project.state.prepare()
         selection = opt.selection_of(names, tag, k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Annotated, Any, NoReturn
 
@@ -111,6 +112,7 @@ def entry() -> None:
         try:
             app()
         finally:
+            gc.freeze()  # the process ends: to look for garbage in all that was imported would take most of that
             with streams.telling():
                 pass
     except OSError as error:

@@ -80,7 +80,8 @@ def run(
     Examples: `jaxcheck run`, `jaxcheck run newton-sqrt --mode jit`, `jaxcheck run --tag seed -o report.json`.
     Goldens are never written: what differs is left as a candidate for `jaxcheck bless`.
     """
-    with early_worker(backend) if executor == "local" else nullcontext() as spare:
+    with early_workers(backend, jobs) if executor == "local" else nullcontext() as spare:
+        import jaxcheck.report.console  # noqa: F401 -- what the end needs, while the workers start
         from jaxcheck.execution.run import Options, execute
         from jaxcheck.report.formats import check_suffix
 
@@ -158,12 +159,15 @@ def saving_to(folder: Path | None) -> Iterator[Saving | None]:
 
 
 @contextmanager
-def early_worker(backend: str | None, *, keeps: bool = False) -> Iterator[Spare]:
-    """A worker that imports JAX while this process reads the registry; gone afterwards, whatever happens."""
+def early_workers(backend: str | None, jobs: int | None, *, keeps: bool = False) -> Iterator[Spare]:
+    """Workers that import JAX while this process reads the registry; gone afterwards, whatever happens. One, where it
+    is not said how many there are to be."""
     from jaxcheck.execution.process import Launch, Needs, WorkerProcess
-    from jaxcheck.execution.session import Spare
 
-    spare = Spare(WorkerProcess(Launch(backend=backend), Needs()), keeps=keeps)
+    workers = [WorkerProcess(Launch(backend=backend), Needs()) for _ in range(min(jobs or 1, os.cpu_count() or 1))]
+    from jaxcheck.execution.session import Spare  # what it imports takes as long as a worker's first half
+
+    spare = Spare(workers, keeps=keeps)
     try:
         yield spare
     finally:

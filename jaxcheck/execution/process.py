@@ -25,6 +25,7 @@ STACK_SECONDS = 0.5
 QUIET_SECONDS = 0.05  # after which a stack is taken for complete
 MEMORY_STACK_SECONDS = 0.05  # meanwhile it takes more
 SEND_MILLISECONDS = 50
+CLOSE_SECONDS, DYING_SECONDS = 2.0, 5.0
 READ_BYTES = 1 << 16
 
 
@@ -229,7 +230,7 @@ class WorkerProcess:
 
     def _died(self) -> Death:
         try:
-            code = self._process.wait(5)
+            code = self._wait(DYING_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
             return Death("crash", "the worker closed its channel and went on; it was killed")
@@ -237,6 +238,15 @@ class WorkerProcess:
             self._read(0)
         self.kill()
         return Death("crash", exit_reason(code))
+
+    def _wait(self, seconds: float) -> int:
+        """Its exit status; TimeoutExpired. Without polling, where the system can tell."""
+        if self._exit is not None:
+            ended = select.poll()
+            ended.register(self._exit, select.POLLIN)
+            ended.poll(1000 * seconds)
+            seconds = 0
+        return self._process.wait(seconds)
 
     def kill(self) -> None:
         """Kills the process group and closes everything; safe to call twice and from another thread."""
@@ -250,7 +260,7 @@ class WorkerProcess:
         """Lets an idle worker go: at the end of its requests it exits by itself."""
         os.close(self._requests)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(2)
+            self._wait(CLOSE_SECONDS)
         self.kill()
         self._selector.close()
         os.close(self._replies)

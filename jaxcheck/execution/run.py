@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,14 +18,15 @@ from typing import Generic, TypeVar
 
 import jaxcheck
 from jaxcheck.compare.threads import cores
-from jaxcheck.errors import Unavailable
+from jaxcheck.errors import Unavailable, UsageError
 from jaxcheck.execution.cache import trim
 from jaxcheck.execution.conduct import Assignment, Conducted, conduct, without_worker
 from jaxcheck.execution.nodes import Stay, nodes_of, told_apart
 from jaxcheck.execution.process import Elsewhere, Launch, Needs
 from jaxcheck.execution.saved import GOLDENS, SavedRun, Saving
 from jaxcheck.execution.session import Interrupted, NoPlace, Session, Spare, open_session
-from jaxcheck.execution.shards import Sharding, share_of
+from jaxcheck.execution.shards import Sharding, seconds_by_recipe, share_of
+from jaxcheck.execution.sharing import Waiting
 from jaxcheck.execution.state import State
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.model import Deprecations, Recipe, Registry
@@ -125,9 +126,11 @@ def execute(
         compiled = options.compiled if isinstance(options.compiled, Path) and not options.gate else None
         launch = replace(launch, cache=not options.gate, compiled=str(compiled) if compiled else None)
         launch = replace(launch, elsewhere=options.elsewhere)
-        crew = Crew(launch, recipes, partial(_conduct, work), spare)
-        crew.run(options.jobs or (default_jobs(recipes) if options.elsewhere is None else None))
-    if compiled:
+        jobs = options.jobs or (default_jobs(recipes) if options.elsewhere is None else None)
+        seconds = _earlier_seconds(state) if jobs != 1 else {}
+        crew = Crew(launch, recipes, partial(_conduct, work), spare, seconds)
+        crew.run(jobs)
+    if compiled and crew.programs.misses:
         trim(compiled)
     done = [crew.done[recipe.name] for recipe in recipes if recipe.name in crew.done]
     environment = crew.environment
@@ -160,6 +163,15 @@ def default_jobs(recipes: Sequence[Recipe]) -> int:
     """A second worker pays for its start (importing JAX) only when there is enough to do."""
     checks = sum(max(len(recipe.cases), 4) * len(recipe.modes) for recipe in recipes)
     return max(1, min(cores(), checks // CHECKS_A_WORKER))
+
+
+def _earlier_seconds(state: State) -> dict[str, float]:
+    """What recipes took in the last run, by name, as far as that is known."""
+    try:
+        last = state.last_run()
+    except UsageError:  # of another version, or damaged: this run replaces it
+        return {}
+    return seconds_by_recipe(last.results) if last else {}
 
 
 def _conduct(work: Assignment, recipe: Recipe, session: Session) -> Conducted:
@@ -202,9 +214,10 @@ class Crew(Generic[T]):
         recipes: Sequence[Recipe],
         each: Callable[[Recipe, Session], T],
         spare: Spare | None = None,
+        seconds: Mapping[str, float] | None = None,
     ) -> None:
         self._launch, self._each, self._spare = launch, each, spare or Spare()
-        self._recipes, self._waiting = tuple(recipes), list(recipes)
+        self._recipes, self._waiting = tuple(recipes), Waiting(recipes, self._needs, seconds)
         self._lock = threading.Lock()
         self._sessions: list[Session] = []
         self._events: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
@@ -220,7 +233,7 @@ class Crew(Generic[T]):
         starts = self._starts(jobs)
         self._members.update(starts)
         threads = [
-            threading.Thread(target=self._member, args=(start,), name=f"worker-{n}", daemon=True)
+            threading.Thread(target=self._member, args=(n, start), name=f"worker-{n}", daemon=True)
             for n, start in enumerate(starts)
         ]
         for thread in threads:
@@ -287,12 +300,12 @@ class Crew(Generic[T]):
         for session in sessions:
             session.stop()
 
-    def _member(self, kind: Resources) -> None:
+    def _member(self, number: int, kind: Resources) -> None:
         session: Session | None = None
         needs = Needs(resources=kind)
         failure: BaseException | None = None
         try:
-            while (recipe := self._take(needs)) is not None:
+            while (recipe := self._take(number, needs)) is not None:
                 if session is None or self._needs(recipe) != needs:
                     if session is not None:
                         self._leave(session, needs)
@@ -316,24 +329,16 @@ class Crew(Generic[T]):
         if not spared:
             session.close()
 
-    def _take(self, needs: Needs) -> Recipe | None:
-        """The next recipe: one for the worker that runs already if there is one, else one for the same kind of machine,
-        else one for a kind that has room for another worker."""
+    def _take(self, number: int, needs: Needs) -> Recipe | None:
         with self._lock:
-            kinds = {
-                "worker": (recipe for recipe in self._waiting if self._needs(recipe) == needs),
-                "machine": (recipe for recipe in self._waiting if self._needs(recipe).resources == needs.resources),
-                "room": (recipe for recipe in self._waiting if self._has_room(self._needs(recipe).resources)),
-            }
-            recipe = next((recipe for found in kinds.values() if (recipe := next(found, None))), None)
+            recipe = self._waiting.take(number, needs, self._has_room)
             self._members[needs.resources] -= 1
             if recipe is not None:
                 self._members[self._needs(recipe).resources] += 1
-                self._waiting.remove(recipe)
             return recipe
 
-    def _has_room(self, kind: Resources) -> bool:
-        return self._members[kind] < self._room[kind]
+    def _has_room(self, needs: Needs) -> bool:
+        return self._members[needs.resources] < self._room[needs.resources]
 
     def _session(self, needs: Needs) -> Session:
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxcheck.errors import Unavailable
@@ -159,32 +159,32 @@ def open_session(launch: Launch, needs: Needs) -> Session:
 
 
 class Spare:
-    """A worker for recipes that need nothing special, for whoever needs one next: started early, or, where it `keeps`,
-    left by those who are done with it. Importing JAX is most of what a small command takes."""
+    """Workers for recipes that need nothing special, for whoever needs one next: started early, or, where it `keeps`,
+    left by those who are done with them. Importing JAX is most of what a small command takes."""
 
-    def __init__(self, worker: WorkerProcess | None = None, *, keeps: bool = False) -> None:
-        self._worker, self._keeps = worker, keeps
-        self._session: Session | None = None
+    def __init__(self, workers: Iterable[WorkerProcess] = (), *, keeps: bool = False) -> None:
+        self._workers, self._keeps = list(workers), keeps
+        self._sessions: list[Session] = []
 
     def take(self, launch: Launch) -> Session:
-        """A session that runs already, or one with the worker that does, if there is any; else a new one."""
-        session, self._session = self._session, None
-        worker, self._worker = self._worker, None
-        return session or Session(launch, Needs(), worker)
+        """A session that runs already, or one with a worker that does, if there is any; else a new one."""
+        if self._sessions:
+            return self._sessions.pop()
+        return Session(launch, Needs(), self._workers.pop(0) if self._workers else None)
 
     def leave(self, session: Session) -> None:
         """Keeps it for the next one, or closes it."""
-        if self._keeps and self._session is None:
-            self._session = session
+        if self._keeps:
+            self._sessions.append(session)
         else:
             session.close()
 
     def end(self) -> None:
         """Nobody needs one any more."""
-        if self._session is not None:
-            self._session.close()
-        if self._worker is not None:
-            self._worker.kill()
+        for session in self._sessions:
+            session.close()
+        for worker in self._workers:
+            worker.kill()
 
 
 def unavailable(reply: Mapping[str, Any]) -> Unavailable:
