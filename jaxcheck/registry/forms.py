@@ -154,7 +154,8 @@ def _leaf_path(path: str) -> str:
     if unquoted:
         raise fault(f"the key path {show(path)} lacks quotes", f"write \"['{unquoted[1]}']\"")
     if not path.startswith(("[", ".")):
-        raise fault(f"{show(path)} is not a key path", "for example \"[0]['w']\", or . for an output that is one array")
+        quoted = f"\"['{path}']\"" if path.isidentifier() else "\"[0]['w']\""
+        raise fault(f"{show(path)} is not a key path", f"for example {quoted}, or . for an output that is one array")
     return path
 
 

@@ -129,10 +129,10 @@ def _how_far(leaf: LeafResult) -> str:
 
 
 def _output(name: str, text: str, limit: int, verbosity: int) -> Iterator[RenderableType]:
-    tail = last_lines(text, NO_LIMIT if verbosity > 0 else limit)
+    lines = last_lines(text, NO_LIMIT)
+    tail = lines if verbosity > 0 else lines[-limit:]
     if not tail:
         return
-    whole = len(text.rstrip().splitlines())
-    part = f" (the last {len(tail):,} of {whole:,} lines; -v shows more)" if len(tail) < whole else ""
+    part = f" (the last {len(tail):,} of {len(lines):,} lines; -v shows more)" if len(tail) < len(lines) else ""
     yield Text(name + part, style="dim")
     yield from (Indented(Text(one)) for one in tail)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from jaxcheck.report.lines import plain_text
 
 LINE_LIMIT = 400
+WORKERS_FRAME = re.compile(r' +File "([^"]*[/\\]jaxcheck[/\\]worker[/\\][^"]*|<frozen runpy>)", line \d+ in ')
 
 
 def line(text: str, limit: int = LINE_LIMIT) -> str:
@@ -15,5 +18,7 @@ def line(text: str, limit: int = LINE_LIMIT) -> str:
 
 
 def last_lines(text: str, number: int) -> list[str]:
-    """The last lines that are not blank at the end, each as in `line`; tabs as spaces."""
-    return [line(one.expandtabs(4)) for one in text.rstrip().splitlines()[-number:]]
+    """The last lines that are not blank at the end, each as in `line`; tabs as spaces; of a stack, without the worker's
+    own frames, which are most of it and say nothing."""
+    lines = [one for one in text.rstrip().splitlines() if not WORKERS_FRAME.match(one)]
+    return [line(one.expandtabs(4)) for one in lines[-number:]]
