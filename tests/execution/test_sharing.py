@@ -99,7 +99,7 @@ def test_nothing_is_taken_once_it_is_cleared(recipes: Made) -> None:
     assert take(queue, 0) is None
 
 
-def test_many_recipes_take_no_longer_each_than_few(recipes: Made) -> None:
+def test_thousands_are_taken_in_order_and_each_is_asked_once_what_it_needs(recipes: Made) -> None:
     (recipe,) = recipes(a="")
     asked = 0
 
