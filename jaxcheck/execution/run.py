@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -104,38 +104,19 @@ def execute(
         recipes = tuple(replace(recipe, deprecations=options.deprecations) for recipe in recipes)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     clock = time.monotonic()
+    compiled = options.compiled if isinstance(options.compiled, Path) and not options.gate else None
+    jobs = options.jobs or (default_jobs(recipes) if options.elsewhere is None else None)
     with state.scratch() as scratch, ThreadPoolExecutor(1, "judge") as judges:
-        work = Assignment(
-            registry=registry,
-            selection=selection,
-            goldens=goldens,
-            candidates=GoldenStore(state.candidates),
-            scratch=scratch,
-            judges=judges,
-            timeout=options.timeout,
-            repeat=options.repeat,
-            latency=options.latency,
-            all_modes=options.all_modes,
-            keep_all=options.keep_all,
-            saving=options.saving,
-            inputs=GoldenStore(options.inputs.folder / GOLDENS) if options.inputs else None,
-            everywhere=options.gate,
-            report=options.report,
-        )
-        launch = launch_for(registry, options.backend, state, options.python)
-        compiled = options.compiled if isinstance(options.compiled, Path) and not options.gate else None
-        launch = replace(launch, cache=not options.gate, compiled=str(compiled) if compiled else None)
-        launch = replace(launch, elsewhere=options.elsewhere)
-        jobs = options.jobs or (default_jobs(recipes) if options.elsewhere is None else None)
+        work = _assignment(registry, selection, goldens, GoldenStore(state.candidates), options, scratch, judges)
+        launch = _launch(registry, state, options, compiled)
         seconds = _earlier_seconds(state) if jobs != 1 else {}
         crew = Crew(launch, recipes, partial(_conduct, work), spare, seconds)
         crew.run(jobs)
     if compiled and crew.programs.misses:
         trim(compiled)
-    done = [crew.done[recipe.name] for recipe in recipes if recipe.name in crew.done]
-    environment = crew.environment
-    nodes = nodes_of(crew.stays, environment)
-    results = told_apart((result for one in done for result in one.results), crew.stays, nodes)
+    nodes = nodes_of(crew.stays, crew.environment)
+    done = {recipe.name: crew.done[recipe.name] for recipe in recipes if recipe.name in crew.done}
+    results = told_apart((result for one in done.values() for result in one.results), crew.stays, nodes)
     return Run(
         jaxcheck=jaxcheck.__version__,
         command=options.command,
@@ -144,18 +125,55 @@ def execute(
         registry=registry.path,
         registry_digest=registry.digest,
         goldens=str(goldens.folder),
-        golden_digests={recipe.name: crew.done[recipe.name].golden for recipe in recipes if recipe.name in crew.done},
+        golden_digests={name: one.golden for name, one in done.items()},
         backend=options.backend,
         shard=shard,
         nodes=nodes,
-        sources={path: digest for one in done for path, digest in one.sources.items()},
-        environment=environment,
-        not_verified=not_verified(environment, crew.backends),
+        sources={path: digest for one in done.values() for path, digest in one.sources.items()},
+        environment=crew.environment,
+        not_verified=not_verified(crew.environment, crew.backends),
         programs=CompiledPrograms(off=str(options.compiled)) if compiled is None else crew.programs,
         interrupted=crew.interrupted,
-        damaged_goldens=tuple(text for one in done for text in one.damaged),
+        damaged_goldens=tuple(text for one in done.values() for text in one.damaged),
         totals=totals(results),
         results=tuple(results),
+    )
+
+
+def _assignment(
+    registry: Registry,
+    selection: Selection,
+    goldens: GoldenStore,
+    candidates: GoldenStore,
+    options: Options,
+    scratch: Path,
+    judges: Executor,
+) -> Assignment:
+    return Assignment(
+        registry=registry,
+        selection=selection,
+        goldens=goldens,
+        candidates=candidates,
+        scratch=scratch,
+        judges=judges,
+        timeout=options.timeout,
+        repeat=options.repeat,
+        latency=options.latency,
+        all_modes=options.all_modes,
+        keep_all=options.keep_all,
+        saving=options.saving,
+        inputs=GoldenStore(options.inputs.folder / GOLDENS) if options.inputs else None,
+        everywhere=options.gate,
+        report=options.report,
+    )
+
+
+def _launch(registry: Registry, state: State, options: Options, compiled: Path | None) -> Launch:
+    return replace(
+        launch_for(registry, options.backend, state, options.python),
+        cache=not options.gate,
+        compiled=str(compiled) if compiled else None,
+        elsewhere=options.elsewhere,
     )
 
 
