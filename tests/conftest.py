@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import hypothesis
@@ -26,6 +27,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="takes a minute or more: give --long"))
+    first = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in first)  # begun last, a long file would keep one process at work alone
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """More than there are cores: most tests wait for a process of their own, which does not use one all the time."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness import Project, by_id, statuses
 
-pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version]
+pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version, pytest.mark.slow]
 
 KERNELS = """
 import jax

@@ -15,7 +15,7 @@ from jaxcheck.goldens.golden import Golden
 from jaxcheck.registry.model import Tolerance
 from tests.harness import Project, by_id
 
-pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version]
+pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version, pytest.mark.slow]
 
 KERNELS = """
 import jax

@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness import Project, by_id, statuses
 
-pytestmark = pytest.mark.needs_jax
+pytestmark = [pytest.mark.needs_jax, pytest.mark.slow]
 
 KERNELS = """
 import warnings

@@ -35,7 +35,7 @@ from jaxcheck.registry.select import Selection
 from jaxcheck.results import CheckResult, Run
 from tests.harness import REPOSITORY, Project
 
-pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version, pytest.mark.slow]
 
 SHIPPED = REPOSITORY / "goldens"
 

@@ -18,7 +18,7 @@ from jaxcheck.errors import UsageError
 from jaxcheck.execution.saved import SavedRun
 from tests.harness import Done, Project, by_id, clean_environment
 
-pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version]
+pytestmark = [pytest.mark.needs_jax, pytest.mark.one_version, pytest.mark.slow]
 
 KERNELS = """
 import warnings

@@ -312,7 +312,7 @@ def test_each_other_version_is_tested_in_an_environment_of_its_own(clone: Clone)
         clone.add_python(version)
     status, out, _ = clone.run(clone.root / "scripts/test", "--jax", "0.11.2", "-k", "some")
     assert status == 0
-    arguments = "-n auto --dist loadfile -m needs_jax and not one_version -k some"
+    arguments = "-n auto --dist loadfile --no-loadscope-reorder -m needs_jax and not one_version -k some"
     assert f"--- jax 0.11.2: pytest -m needs_jax: ok\n3 passed: {arguments}" in out
     assert "--- jax 0.11.2: jaxcheck run: ok\n" in out
     clone.run(clone.root / "scripts/test")

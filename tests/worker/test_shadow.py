@@ -24,7 +24,7 @@ from jaxcheck.worker.shadow import NoShadow, Policy, Shadow  # noqa: E402
 from jaxcheck.worker.truth import float_truth, noise, noise_and_knobs  # noqa: E402
 from tests.harness import REPOSITORY  # noqa: E402
 
-pytestmark = pytest.mark.needs_jax
+pytestmark = [pytest.mark.needs_jax, pytest.mark.slow]
 
 RANDOM = np.random.RandomState(0)
 X = RANDOM.randn(8, 16).astype(np.float32)
