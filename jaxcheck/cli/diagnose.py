@@ -118,9 +118,10 @@ def check_against(against: str) -> None:
     """UsageError for what is neither one of the words nor a requirement."""
     from jaxcheck.diagnose.ends import WORDS
     from jaxcheck.errors import UsageError
+    from jaxcheck.gate.environments import lock_of
     from jaxcheck.gate.environments.requests import parse_request
 
-    if against in WORDS:
+    if against in WORDS or lock_of((against,)):
         return
     hint = f"one of {', '.join(WORDS)}, or a requirement: 'jax==0.12.0.1'"
     if against.isalpha() and not _installed(against):  # a slip of the pen, rather than a package that nobody has

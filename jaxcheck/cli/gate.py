@@ -26,7 +26,7 @@ To = Annotated[
     list[str] | None,
     typer.Option(
         "--to",
-        help="What is to move: jax==0.12.0.1, 'optax>=0.2.8', a wheel. Repeat for several.",
+        help="What is to move: jax==0.12.0.1, 'optax>=0.2.8', a wheel. Repeat for several. Or a requirements file.",
         rich_help_panel=SIDES,
     ),
 ]
@@ -98,6 +98,7 @@ def gate(
     for path in output or ():
         check_suffix(path)
     check_sides(bool(to or python), to_python, bool(from_), from_python, isolate or since)
+    check_locks(to or (), from_ or (), isolate or since)
     check_executor(executor, since)
     allowed = opt.allowed_kinds(allow)
     project = opt.open_project(registry, goldens, state, shipped)
@@ -181,6 +182,19 @@ def check_sides(to: bool, to_python: str | None, from_: bool, from_python: str |
         raise UsageError("--from-python is an environment as it stands: --from, --isolate and --since cannot change it")
     if to_python and more:
         raise UsageError("--isolate and --since build environments on the way to one that --to describes")
+
+
+def check_locks(to: Sequence[str], from_: Sequence[str], more: bool) -> None:
+    """UsageError for a lock that cannot be read, or is not alone. `more`: --isolate or --since."""
+    from jaxcheck.errors import UsageError
+    from jaxcheck.gate.environments import lock_of
+
+    locks = [lock for side in (to, from_) if (lock := lock_of(side)) is not None]
+    if locks and more:
+        raise UsageError(
+            f"--isolate and --since change the current environment, and {locks[0].text} is another one",
+            hint="name what is to move: --to jax==0.12.0.1 --to optax==0.2.8 --isolate",
+        )
 
 
 def dated(gated: Gate, place: Project, baseline: tuple[str, ...], conduct: Conduct, cache: Path) -> Gate:

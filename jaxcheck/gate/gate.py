@@ -130,9 +130,10 @@ def gate(
         results = compare(old.saved, new.saved, unstable)
     packages = changes(before, after, asked)
     results, streams = with_causes(project, results, old, new, packages, conduct)
-    remarks: list[str] = []
+    remarks = [*before.remarks, *(text for text in after.remarks if text not in before.remarks)]
     if alone is not None:
-        results, remarks = isolated(project, results, old, new, asked, alone, conduct)
+        results, more = isolated(project, results, old, new, asked, alone, conduct)
+        remarks += more
     if conduct.latency:
         results = time_in_turns(project, before, after, results, conduct)
     gated = build(old.saved, new.saved, (old.side(), new.side()), results, packages, allowed)

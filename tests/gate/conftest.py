@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jaxcheck.gate.environments.installers import CHOICE, find_uv
-from tests.gate.packages import make_index
+from tests.gate.packages import Said, make_index
 
 INSTALLERS = (
     pytest.param("uv", marks=pytest.mark.skipif(find_uv() is None, reason="there is no uv here")),
@@ -36,3 +36,13 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> str:
     """Whatever is chosen here by itself: uv, where there is one."""
     monkeypatch.delenv(CHOICE, raising=False)
     return "uv" if find_uv() else "pip"
+
+
+@pytest.fixture
+def said() -> Said:
+    return Said()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from jaxcheck.gate.environments import Installation
 from jaxcheck.gate.environments.frozen import Origin, Package, Snapshot
 from jaxcheck.gate.environments.interpreters import probe
 
@@ -44,6 +46,22 @@ name = "mine"
 version = "3.0"
 dependencies = ["alpha<2"]
 """
+
+
+class Said(list[str]):
+    """What was told on the way."""
+
+    def __call__(self, line: str) -> None:
+        self.append(line)
+
+    def __str__(self) -> str:
+        return "\n".join(self)
+
+
+def inside(installation: Installation, code: str) -> str:
+    """What the environment's own interpreter prints."""
+    command = [installation.python, "-P", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout.strip()
 
 
 def make_wheel(

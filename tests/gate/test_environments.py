@@ -24,8 +24,8 @@ from jaxcheck.gate.environments import (
     Wanted,
     cached,
     changes,
+    orders,
     provide,
-    providing,
     prune,
     select,
 )
@@ -34,39 +34,15 @@ from jaxcheck.gate.environments.frozen import Origin, Package, Snapshot, snapsho
 from jaxcheck.gate.environments.installers import find_uv
 from jaxcheck.gate.environments.interpreters import find_python
 from jaxcheck.gate.environments.providing import provide_from
-from tests.gate.packages import base_of, editable, make_project, make_wheel, plain
+from tests.gate.packages import Said, base_of, editable, inside, make_project, make_wheel, plain
 from tests.harness import REPOSITORY, Project, clean_environment
 
 pytestmark = pytest.mark.timeout(300)
 
 
-class Said(list[str]):
-    def __call__(self, line: str) -> None:
-        self.append(line)
-
-    def __str__(self) -> str:
-        return "\n".join(self)
-
-
-@pytest.fixture
-def said() -> Said:
-    return Said()
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
 @pytest.fixture
 def base() -> Snapshot:
     return base_of(sys.executable, *plain("alpha==1.0", "beta==1.0", "gamma==1.1rc1", "other==1.0"))
-
-
-def inside(installation: Installation, code: str) -> str:
-    """What the environment's own interpreter prints."""
-    command = [installation.python, "-P", "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout.strip()
 
 
 def left(cache: Path) -> list[str]:
@@ -393,7 +369,7 @@ def test_stopping_leaves_nothing(
         raise stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(providing, "_compare_with_plan", stopped)
+        patched.setattr(orders.Changed, "examine", stopped)
         with pytest.raises(stop):
             provide_from(base, Wanted(("other==1.1",)), cache, said)
     assert left(cache) == []

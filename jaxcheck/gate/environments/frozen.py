@@ -164,3 +164,12 @@ def violations(package: Package, versions: Mapping[str, str]) -> list[str]:
         if requirement.name in versions
         and not requirement.specifier.contains(versions[requirement.name], prereleases=True)
     ]
+
+
+def missing(package: Package, versions: Mapping[str, str]) -> list[str]:
+    """What a package declares and is not among these at all."""
+    return [
+        f"{requirement.name}{requirement.specifier}"
+        for requirement in _requirements(package, None)
+        if requirement.name not in versions and requirement.name not in LEFT_OUT
+    ]

@@ -19,6 +19,7 @@ from packaging.version import Version
 
 from jaxcheck.errors import Unavailable, UsageError
 from jaxcheck.gate.environments.interpreters import Interpreter, bare_environment, probe
+from jaxcheck.gate.environments.lockfile import LockFile
 from jaxcheck.gate.environments.plan import Plan, write_stand_ins
 from jaxcheck.gate.environments.settings import (
     Handover,
@@ -32,6 +33,8 @@ from jaxcheck.gate.environments.settings import (
 LIMIT_SECONDS = 3600.0  # CUDA's libraries are gigabytes
 ROUNDS = 40
 CHOICE = "JAXCHECK_INSTALLER"
+REQUIRE_HASHES = "--require-hashes"
+INDEXES = frozenset({"index-url", "extra-index-url", "no-index"})
 PIP_WITH_PYTHON = Version("22.3")  # the first with --python
 # Settings of the user's own `pip install` that would send packages elsewhere than into the environment.
 NOT_OF_PIP = frozenset({"USER", "TARGET", "PREFIX", "ROOT", "PYTHON", "DRY_RUN", "REPORT", "REQUIREMENT", "QUIET"})
@@ -47,7 +50,9 @@ class Installer(Protocol):
 
     def resolve(self, plan: Plan, python: Path, scratch: Path) -> list[str]: ...
 
-    def install(self, lines: list[str], plan: Plan, python: Path, scratch: Path) -> None: ...
+    def install(self, lines: list[str], plan: Plan, python: Path, scratch: Path, *options: str) -> None: ...
+
+    def install_lock(self, lock: LockFile, python: Path) -> None: ...
 
     def settings(self) -> str: ...
 
@@ -108,7 +113,7 @@ class Uv:
         )
         return [line for line in chosen.read_text().splitlines() if line.strip() and not line.startswith(("#", "-"))]
 
-    def install(self, lines: list[str], plan: Plan, python: Path, scratch: Path) -> None:
+    def install(self, lines: list[str], plan: Plan, python: Path, scratch: Path, *options: str) -> None:
         listed = scratch / "install.txt"
         listed.write_text("".join(f"{line}\n" for line in lines))
         # uv builds a folder again only when its pyproject.toml changes.
@@ -117,17 +122,26 @@ class Uv:
         fresh = [option for name in folders for option in ("--refresh-package", name)]
         self._run(
             *("pip", "install", "--python", str(python), "--no-deps", "-r", str(listed)),
-            *(*fresh, *self._handover().fetch),
+            *(*fresh, *self._handover().fetch, *options),
         )
+
+    def install_lock(self, lock: LockFile, python: Path) -> None:
+        handover = self._handover(lock.own_index)
+        options = (REQUIRE_HASHES,) if lock.hashed else handover.resolve
+        self._run("pip", "install", "--python", str(python), "-r", str(lock.path), *options, *handover.fetch)
 
     @property
     def fetching(self) -> tuple[str, ...]:
         """uv's options for finding what pip finds."""
         return self._handover().fetch
 
-    def _handover(self) -> Handover:
+    def _handover(self, own_index: bool = False) -> Handover:
+        """`own_index`: what is installed names its index, which to pip stands instead of those that are set up."""
         configured = names_sources(uv_tables(os.environ, Path.cwd()))
-        return uv_options(pip_settings(os.environ), os.environ, configured)
+        settings = pip_settings(os.environ)
+        if own_index:
+            settings = {name: value for name, value in settings.items() if name not in INDEXES}
+        return uv_options(settings, os.environ, configured)
 
     def _run(self, *arguments: str) -> None:
         environment = bare_environment(UV_NO_PROGRESS="1", **dict(self._handover().environment))
@@ -171,10 +185,13 @@ class Pip:
                 pins = {name: version for name, version in pins.items() if name not in in_the_way}
         raise InstallerFailed(f"ERROR: no set of versions was found in {ROUNDS} rounds")
 
-    def install(self, lines: list[str], plan: Plan, python: Path, scratch: Path) -> None:
+    def install(self, lines: list[str], plan: Plan, python: Path, scratch: Path, *options: str) -> None:
         listed = scratch / "install.txt"
         listed.write_text("".join(f"{line}\n" for line in lines))
-        self._run(python, "--no-deps", "--no-compile", "-r", str(listed))
+        self._run(python, "--no-deps", "--no-compile", "-r", str(listed), *options)
+
+    def install_lock(self, lock: LockFile, python: Path) -> None:
+        self._run(python, "--no-compile", "-r", str(lock.path), *((REQUIRE_HASHES,) if lock.hashed else ()))
 
     def _run(self, python: Path, *arguments: str) -> None:
         own = _own_pip_serves(probe(str(python))[0])

@@ -24,7 +24,7 @@ from jaxcheck.gate.environments.installers import InstallerFailed, Uv, choose_in
 from jaxcheck.gate.environments.model import Installation, Wanted
 from jaxcheck.gate.environments.plan import make_plan
 from jaxcheck.gate.environments.reasons import reason_of
-from jaxcheck.gate.environments.requests import Request, parse_request
+from jaxcheck.gate.environments.requests import Request, names_a_lock, parse_request
 
 
 class Nodes(Elsewhere, Protocol):
@@ -40,6 +40,7 @@ def provide_on(nodes: Nodes, wanted: Wanted, sent: str, say: Callable[[str], Non
 
     UsageError for what cannot be meant; Unavailable, with the reason, for what cannot be had.
     """
+    refuse_locks(wanted.requirements)
     requests = tuple(parse_request(text) for text in wanted.requirements)
     if wanted.python is not None or wanted.interpreter is not None:
         raise UsageError(
@@ -86,8 +87,18 @@ def _on_a_node(line: str, requests: Sequence[Request], sent: str) -> str:
     return line if path is None else f"{sent}/{WHEELS}/{path.name}"
 
 
+def refuse_locks(requirements: Sequence[str]) -> None:
+    """UsageError for a lock: Ray installs over what a node has, which would not be what the lock says."""
+    for text in filter(names_a_lock, requirements):
+        raise UsageError(
+            f"{text} is a whole environment, and on the nodes of a Ray cluster packages are added to those they have",
+            hint="without --executor, on a machine that has the device; or name what is to move: --to jax==0.12.0.1",
+        )
+
+
 def wheels_of(requirements: Sequence[str]) -> list[Path]:
     """The files among them, which have to be sent; UsageError for a folder, which is no file."""
+    refuse_locks(requirements)
     paths = [request.path for text in requirements if (request := parse_request(text)).path is not None]
     for path in paths:
         if path.is_dir():

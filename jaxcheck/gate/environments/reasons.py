@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -27,6 +28,9 @@ CONFLICT = re.compile(r"depends on|unsatisfiable|conflict|The user requested")
 ABSENT = re.compile(
     r"no versions? of (?P<uv>\S+)|No matching distribution found for (?P<pip>\S+)|(?P<name>\S+) was not found in"
 )
+
+OTHER_HASH = re.compile(r"Hash mismatch|DO NOT MATCH THE HASHES")
+HASHES = re.compile(rf"{OTHER_HASH.pattern}|require-hashes|no trusted hash|when requiring hashes")
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ def _of_pip(text: str) -> list[str]:
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
     if not errors:
         return []
+    if HASHES.search(errors[0]):
+        return _of_hashes(lines)
     broken = [match[1] for line in lines if (match := re.search(r"after connection broken by '(.*)': /", line))]
     absent = [line for line in errors if line.startswith("No matching distribution")]
     if broken and absent:
@@ -72,6 +78,14 @@ def _of_pip(text: str) -> list[str]:
         return [absent[0], _what_there_is(absent[0], errors)]
     telling = [line for line in errors if not EMPTY.search(line)]
     return _first_and_last(telling or errors)
+
+
+def _of_hashes(lines: list[str]) -> list[str]:
+    """The first sentence, and the packages that pip lists under it."""
+    start = next(number for number, line in enumerate(lines) if line.startswith("ERROR:"))
+    first = lines[start].removeprefix("ERROR:").strip().partition(". ")[0]
+    listed = itertools.takewhile(lambda line: line and not line.startswith("ERROR:"), lines[start + 1 :])
+    return [line for line in (first, " ".join(listed)) if line]
 
 
 def _what_there_is(absent: str, errors: list[str]) -> str:
@@ -120,6 +134,13 @@ def _first_and_last(lines: list[str]) -> list[str]:
 
 
 def _hint(told: str) -> str:
+    if OTHER_HASH.search(told):
+        return "the index has another file than the lock was made from: learn why, before it is compiled again"
+    if HASHES.search(told):
+        return (
+            "a lock with the hash of every package, and no project's folder: uv export --no-emit-project, "
+            "or uv pip compile (or pip-compile) --generate-hashes"
+        )
     if NETWORK.search(told):
         return (
             "the connection, or the index's address (PIP_INDEX_URL or UV_DEFAULT_INDEX); "

@@ -23,6 +23,7 @@ EXAMPLE = (
     "for example: 'jax==0.12.0.1', 'optax>=0.2.8', 'name @ https://host/file.whl', ./dist/name-1.0-py3-none-any.whl"
 )
 ARCHIVES = (".whl", ".tar.gz", ".zip")
+LOCKS = (".txt", ".lock")
 # Folders whose content is made from the rest, or is no part of a project.
 DERIVED = ("__pycache__", "build", "dist", "node_modules")
 
@@ -48,7 +49,12 @@ class Request:
 
 def parse_request(text: str) -> Request:
     """UsageError, with an example, for what is none."""
-    if _is_path(text):
+    if names_a_lock(text):
+        raise UsageError(
+            f"{text} is a requirements file, which is a whole environment: one requirement is meant here",
+            hint="a gate takes it: jaxcheck gate --from requirements-old.txt --to requirements-new.txt",
+        )
+    if is_path(text):
         return _of_path(text)
     try:
         requirement = Requirement(text)
@@ -63,10 +69,20 @@ def parse_request(text: str) -> Request:
     return Request(text, str(requirement), name, frozenset(requirement.extras))
 
 
-def _is_path(text: str) -> bool:
+def is_path(text: str) -> bool:
     if "://" in text:
         return False
-    return text.endswith(ARCHIVES) or text.startswith((".", "~")) or os.sep in text
+    return text.endswith((*ARCHIVES, *LOCKS)) or text.startswith((".", "~")) or os.sep in text
+
+
+def names_a_lock(text: str) -> bool:
+    """Whether this is a requirements file: a file that is there, and is no archive.
+
+    `jax` and `jax==0.12.0` are requirements whatever lies in this folder under such a name: `./jax` is the file.
+    """
+    if "://" in text or text.endswith(ARCHIVES) or not (is_path(text) or Path(text).suffix[1:].isalpha()):
+        return False
+    return Path(text).expanduser().is_file()
 
 
 def _of_path(text: str) -> Request:
