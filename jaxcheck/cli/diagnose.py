@@ -123,7 +123,7 @@ def check_against(against: str) -> None:
 
     if against in WORDS or lock_of((against,)):
         return
-    hint = f"one of {', '.join(WORDS)}, or a requirement: 'jax==0.12.0.1'"
+    hint = f"one of {', '.join(WORDS)}, or a requirement: 'jax==0.12.0.1', or a requirements file"
     if against.isalpha() and not _installed(against):  # a slip of the pen, rather than a package that nobody has
         raise UsageError(f"--against {against}: that is nothing to be held against", hint=hint)
     parse_request(against)

@@ -28,8 +28,19 @@ CONFLICT = re.compile(r"depends on|unsatisfiable|conflict|The user requested")
 ABSENT = re.compile(
     r"no versions? of (?P<uv>\S+)|No matching distribution found for (?P<pip>\S+)|(?P<name>\S+) was not found in"
 )
-
+# What uv prints before it fails.
+PROGRESS = (
+    "Resolved ",
+    "Using ",
+    "warning:",
+    "Downloading ",
+    "Downloaded ",
+    " Downloaded ",
+    "Prepared ",
+    "   Building ",
+)
 OTHER_HASH = re.compile(r"Hash mismatch|DO NOT MATCH THE HASHES")
+EXPECTED = re.compile(r"Expected:? .*?(Computed:|Got) ")
 HASHES = re.compile(rf"{OTHER_HASH.pattern}|require-hashes|no trusted hash|when requiring hashes")
 
 
@@ -55,7 +66,7 @@ def reason_of(output: str) -> Reason:
 
 
 def _cut(line: str) -> str:
-    line = " ".join(line.split())
+    line = EXPECTED.sub("found ", " ".join(line.split()))  # a lock has the hashes of dozens of files
     return line if len(line) <= LINE else line[: LINE - 4].rstrip() + " ..."
 
 
@@ -118,7 +129,7 @@ def _of_uv(text: str) -> list[str]:
         words = re.sub(r"^[\s\u2500-\u25b6\u00d7]+", "", line).strip()  # the lines, arrows and crosses of its trees
         begins = re.match(r"\s*(error: |cause: |Caused by: |hint: |And because |[\u251c\u2570\u00d7])", line)
         words = re.sub(r"^(error|cause|Caused by): ", "", words)
-        if not words or line.startswith(("Resolved ", "Using ", "warning:")):
+        if not words or line.startswith(PROGRESS):
             continue
         if begins or not sentences:
             sentences.append(words)
