@@ -140,7 +140,7 @@ def test_own_projects_come_along_alone(
     [
         (
             lambda index: locked(index, *WHOLE, digest=ANOTHER),
-            r"==2\.0.* found (sha256:)?\w{64}$",
+            r"==\d\.0.* found (sha256:)?\w{64}$",
             "the index has another file",
         ),
         (lambda index: locked(index, "jax==2.0") + "beta==2.0\n", "hash.*beta==2.0", "a lock with the hash of every"),
