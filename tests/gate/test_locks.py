@@ -231,7 +231,7 @@ def test_what_a_lock_says_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     make_wheel(wheel.parent, "thing", "1.0")
     make_project(tmp_path / "project")
     lock.write_text(f"-r more.in\n--requirement={more}\n-c ${{LIMITS}}\n-e ./project[gpu]\nthing @ {wheel.as_uri()}\n")
-    more.write_text("-r a.txt\nbeta~=1.0\nalpha ~= 1.0  # -r gone.txt\n")
+    more.write_text("-r project/../a.txt\nbeta~=1.0\nalpha ~= 1.0  # -r gone.txt\n")
     monkeypatch.setenv("LIMITS", "limits.txt")
     digests = [read_lock(str(lock)).digest]
     for change in (

@@ -85,12 +85,12 @@ def read_lock(text: str) -> LockFile:
 def _lines_of(path: Path, contents: dict[Path, bytes]) -> Iterator[tuple[Path, str]]:
     """The folder and the text of every line of a file and of those that it includes, as pip joins and strips them."""
     try:
-        contents[path] = path.read_bytes()
+        content = contents[path.resolve()] = path.read_bytes()
     except OSError:
         return  # the installer says which file it is that cannot be read
-    if b"\0" in contents[path]:
+    if b"\0" in content:
         raise UsageError(f"{path} is no requirements file: it is not text", hint="--to requirements.txt")
-    joined = re.sub(r"\\\r?\n", " ", contents[path].decode("utf-8-sig", "replace"))
+    joined = re.sub(r"\\\r?\n", " ", content.decode("utf-8-sig", "replace"))
     for line in joined.splitlines():
         stripped = re.sub(r"(^|\s)#.*", "", line).strip()
         if included := INCLUDED.match(stripped):
@@ -101,7 +101,7 @@ def _lines_of(path: Path, contents: dict[Path, bytes]) -> Iterator[tuple[Path, s
                     hint="fetch it, and include the file",
                 )
             nested = path.parent / place
-            if nested not in contents:
+            if nested.resolve() not in contents:
                 yield from _lines_of(nested, contents)
         if stripped:
             yield path.parent, stripped

@@ -250,5 +250,5 @@ def _can_be_built(project: Package, installed: Mapping[str, str]) -> bool:
         (version := installed.get(canonicalize_name(one.name))) is not None
         and one.specifier.contains(version, prereleases=True)
         for one in needed
-        if one.marker is None or one.marker.evaluate()
+        if one.marker is None or one.marker.evaluate({"extra": ""})
     )
