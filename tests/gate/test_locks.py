@@ -249,6 +249,15 @@ def test_what_a_lock_says_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not read_lock(str(lock)).hashed
 
 
+def test_an_index_of_its_own(tmp_path: Path) -> None:
+    lock = tmp_path / "new.txt"
+    for line in ("-i https://host/simple", "--index-" + "url=https://host", "--no-index"):
+        lock.write_text(f"{line}\njax==2.0\n")
+        assert read_lock(str(lock)).own_index, line
+    lock.write_text("--extra-index-" + "url https://host\n--find-links wheels\nindex-thing==1.0\n")
+    assert not read_lock(str(lock)).own_index
+
+
 # What cannot be meant
 
 

@@ -27,7 +27,7 @@ FOREIGN = {
     "pyproject.toml": "uv pip compile --generate-hashes pyproject.toml -o requirements.txt",
 }
 INCLUDED = re.compile(r"(?:-r|-c|--requirement\b|--constraint\b)[\s=]*(?P<place>\S.*)")
-OWN_INDEX = re.compile(r"-i\b|--index-url\b|--no-index\b")
+OWN_INDEX = re.compile(r"-i\b|--index-\w+|--no-index\b")
 HASH = re.compile(r"\s--hash[\s=]")
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 
