@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import selectors
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from jaxcheck.execution.session import Session
 
 from jaxcheck.execution.memory import LOOK_SECONDS, MemoryWatch, in_words
+from jaxcheck.wire import ForeignBytes, Replies, line
 
 TAIL_BYTES = 16_384
 STACK_SECONDS = 0.5
@@ -139,7 +139,8 @@ class WorkerProcess:
             os.close(requests)
             os.close(replies)
         self.stdout, self.stderr = Tail(), Tail()
-        self._pending = bytearray()
+        self._come = Replies()
+        self._ended = False  # its end of the channel is gone
         os.set_blocking(self._requests, False)
         self._selector = selectors.DefaultSelector()
         self._exit = _exit_descriptor(self._process.pid)
@@ -156,65 +157,64 @@ class WorkerProcess:
         over it, is killed with its group."""
         watch = None if memory is None else MemoryWatch(self._process.pid, memory)
         deadline = time.monotonic() + timeout
-        self._send(message, deadline)
+        self._send(line(self._come.expect(), message), deadline)
         while True:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return self._stopped(Death("timeout", f"no answer within {timeout:g} s; the worker was killed"))
-            ended = self._read(min(remaining, LOOK_SECONDS if watch else 1.0))
-            if b"\n" in self._pending:
-                self._read(0)  # what the kernel printed before it answered
-                return self._take_reply()
-            if ended or self._process.poll() is not None:
+            self._read(min(remaining, LOOK_SECONDS if watch else 1.0))
+            if (reply := self._reply()) is not None:
+                return reply
+            if self._ended or self._process.poll() is not None:
                 return self._died()
             if watch and (taken := watch.excess()):
                 return self._stopped(Death("crash", excess_reason(taken, watch.limit)), MEMORY_STACK_SECONDS)
 
     def lives(self) -> bool:
-        return self._process.poll() is None
+        """Whether it can be asked: it runs, and nobody has written into its channel since it answered."""
+        self._read(0)
+        return not self._ended and not self._come.waiting and self._process.poll() is None
 
-    def _send(self, message: Mapping[str, Any], deadline: float) -> None:
+    def _send(self, request: bytes, deadline: float) -> None:
         """Gives up at the deadline: a worker that is stopped reads nothing, and a pipe holds 64 KiB."""
-        line = memoryview(json.dumps(message).encode() + b"\n")
+        rest = memoryview(request)
         writable = select.poll()
         writable.register(self._requests, select.POLLOUT)
-        while line and time.monotonic() < deadline:
+        while rest and time.monotonic() < deadline:
             try:
-                line = line[os.write(self._requests, line) :]
+                rest = rest[os.write(self._requests, rest) :]
             except BlockingIOError:
                 self._read(0)
                 writable.poll(SEND_MILLISECONDS)
             except BrokenPipeError:
                 return  # dead: the one who waits for the reply finds out how
 
-    def _read(self, wait: float) -> bool:
-        """Takes in what there is; True once the worker's end of the channel is gone."""
-        ended = False
+    def _read(self, wait: float) -> None:
+        """Takes in what there is."""
         for key, _ in self._selector.select(wait):
             if key.fd == self._exit:
-                ended = True
+                self._ended = True
                 continue
             data = _read_available(key.fd)
             if data is None:
                 self._selector.unregister(key.fd)
-                ended |= key.fd == self._replies
+                self._ended |= key.fd == self._replies
             elif key.fd == self._replies:
-                self._pending += data
+                self._come.feed(data)
             else:
                 self._streams[key.fd].feed(data)
-        return ended
 
-    def _take_reply(self) -> dict[str, Any] | Death:
-        line, _, rest = self._pending.partition(b"\n")
-        self._pending = bytearray(rest)
+    def _reply(self) -> dict[str, Any] | Death | None:
+        """What was asked for, once all of it is there; a death where something else came."""
         try:
-            reply = json.loads(line)
-        except ValueError:
-            reply = None
-        if isinstance(reply, dict):
+            reply = self._come.take()
+            if reply is not None:
+                self._read(0)  # what the kernel printed before it answered
+                self._come.ended()
             return reply
-        self.kill()
-        return Death("crash", "something other than the worker wrote into its private channel")
+        except ForeignBytes as error:
+            self.kill()
+            return Death("crash", str(error))
 
     def _stopped(self, death: Death, stack_seconds: float = STACK_SECONDS) -> Death:
         """Kills the worker, once it has printed where it stands."""

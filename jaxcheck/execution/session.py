@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxcheck.errors import Unavailable
+from jaxcheck.execution import replies
 from jaxcheck.execution.nodes import Stay
 from jaxcheck.execution.process import Death, Launch, Needs, WorkerProcess
 from jaxcheck.results import Environment
+from jaxcheck.wire import ForeignBytes
 
 START_SECONDS = 300.0
 INSTALL = {
@@ -47,6 +50,7 @@ class Session:
         self._started = False
         self._lock = threading.Lock()
         self._stopped = False
+        self._folders: set[str] = set()  # in which workers were told to write
         self.generation = 0
         self.littered = False
         self.environment: Environment | None = None
@@ -104,7 +108,7 @@ class Session:
         worker = self._worker
         if worker is None:
             raise Interrupted
-        reply = worker.request(message, timeout, memory)
+        reply = self._checked(message, worker.request(message, timeout, memory))
         if isinstance(reply, Death):
             self._last_words = "\n" + worker.stderr.take().strip()
             self._last_output = worker.stdout.take()
@@ -115,6 +119,16 @@ class Session:
             self.programs.update(reply.pop("programs", {}))
             self.littered |= bool(reply.get("left"))
         return reply
+
+    def _checked(self, message: Mapping[str, Any], reply: dict[str, Any] | Death) -> dict[str, Any] | Death:
+        """The reply, where it is one to this request; else what wrote it has killed the worker."""
+        if "folder" in message:
+            self._folders.add(os.path.realpath(message["folder"]))
+        if isinstance(reply, Death):
+            return reply
+        root = message["recipe"]["root"] if message["op"] == "prepare" else ""
+        fault = replies.fault(message["op"], reply, replies.Allowed(self._folders, root))
+        return Death("crash", f"{ForeignBytes()} ({message['op']}: {fault})") if fault else reply
 
     def output(self) -> tuple[str, str]:
         """(stdout, stderr) since the last call: what kernels printed, or a dead worker's last words."""

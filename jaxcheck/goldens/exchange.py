@@ -40,18 +40,19 @@ def _content(tree: Tree, meta: Mapping[str, Any]) -> tuple[dict[str, Array], dic
 def take_tree(reference: str | os.PathLike[str]) -> Tree:
     """The tree that was written or sent, for its only reader: the file is removed, and its arrays stay valid."""
     tree, _ = read_tree(reference)
-    if not _is_inline(reference):
+    if not is_inline(reference):
         with contextlib.suppress(OSError):
             os.unlink(reference)
     return tree
 
 
-def _is_inline(reference: str | os.PathLike[str]) -> bool:
+def is_inline(reference: str | os.PathLike[str]) -> bool:
+    """Whether it is the content itself, and no path."""
     return isinstance(reference, str) and reference.startswith(INLINE)
 
 
 def _opened(reference: str | os.PathLike[str]) -> Archive:
-    if not _is_inline(reference):
+    if not is_inline(reference):
         return Archive(reference)
     place = "a worker's reply"
     try:

@@ -1,4 +1,4 @@
-"""JSON lines over two file descriptors that kernels cannot reach by accident (no child inherits them)."""
+"""The worker's end of its channel: two file descriptors that no child inherits. See `jaxcheck.wire`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ import os
 import sys
 from typing import Any
 
+from jaxcheck.wire import line
+
 
 class Channel:
-    """The worker's end. `receive` gives None once the parent is gone."""
+    """`receive` gives None once the parent is gone."""
 
     def __init__(self, requests: int, replies: int) -> None:
         for descriptor in (requests, replies):
             os.set_inheritable(descriptor, False)
         self._requests = os.fdopen(requests, "rb")
         self._replies = replies
+        self._number = b""
 
     def receive(self) -> dict[str, Any] | None:
-        line = self._requests.readline()
-        return json.loads(line) if line else None
+        self._number, _, text = self._requests.readline().partition(b" ")
+        return json.loads(text) if text else None
+
+    def line(self, message: dict[str, Any]) -> bytes:
+        """The reply to what was received last."""
+        return line(self._number, message)
 
     def send(self, message: dict[str, Any]) -> None:
         """What the kernel printed goes out first, so that the parent finds it beside the reply."""
@@ -28,6 +35,6 @@ class Channel:
                 stream.flush()
             except (OSError, ValueError):  # the kernel closed it: its own affair
                 continue
-        line = memoryview(json.dumps(message).encode() + b"\n")
-        while line:
-            line = line[os.write(self._replies, line) :]
+        rest = memoryview(self.line(message))
+        while rest:
+            rest = rest[os.write(self._replies, rest) :]

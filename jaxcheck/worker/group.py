@@ -4,7 +4,6 @@ of its own; the worker that started them hands its requests on and watches over 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
@@ -16,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+
+from jaxcheck.wire import ForeignBytes, Replies, line
 
 START_SECONDS = 100.0
 ATTEMPTS = 3
@@ -48,7 +49,7 @@ class Member:
         self.number = number
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
-        self._pending = b""
+        self._come = Replies()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "jaxcheck.worker", str(requests), str(replies)],
@@ -65,23 +66,18 @@ class Member:
         return self._replies
 
     def send(self, message: Mapping[str, Any]) -> None:
-        line = memoryview(json.dumps(message).encode() + b"\n")
+        rest = memoryview(line(self._come.expect(), message))
         with contextlib.suppress(BrokenPipeError):  # dead: whoever waits for the reply finds out how
-            while line:
-                line = line[os.write(self._requests, line) :]
+            while rest:
+                rest = rest[os.write(self._requests, rest) :]
 
     def read(self) -> Reply | None:
-        """The reply, once all of it has come; EOFError where none can come any more."""
+        """The reply, once all of it has come; EOFError where none can come any more; ForeignBytes."""
         data = os.read(self._replies, READ_BYTES)
         if not data:
             raise EOFError
-        self._pending += data
-        line, end, rest = self._pending.partition(b"\n")
-        if not end:
-            return None
-        self._pending = rest
-        reply: Reply = json.loads(line)
-        return reply
+        self._come.feed(data)
+        return self._come.take()
 
     def lives(self) -> bool:
         return self._process.poll() is None
@@ -142,7 +138,10 @@ class Group:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 raise self._late(waiting, replies, limit)
-            come, gone = _read(waiting, min(remaining, WATCH_SECONDS))
+            try:
+                come, gone = _read(waiting, min(remaining, WATCH_SECONDS))
+            except ForeignBytes as error:
+                raise self._ended("crash", str(error), replies) from error
             if gone:
                 codes = {member.number: member.exit_code() for member in gone}
                 raise self._ended("crash", "", replies | come, codes)
@@ -174,7 +173,7 @@ class Group:
 
 
 def _read(waiting: Sequence[Member], seconds: float) -> tuple[dict[int, Reply], list[Member]]:
-    """(the replies that have come by now, those who died without one)."""
+    """(the replies that have come by now, those who died without one); ForeignBytes where no reply came."""
     dead = [member for member in waiting if not member.lives()]
     with selectors.DefaultSelector() as selector:
         for member in waiting:
@@ -188,6 +187,8 @@ def _read(waiting: Sequence[Member], seconds: float) -> tuple[dict[int, Reply], 
         except EOFError:
             gone.append(member)
             continue
+        except ForeignBytes as error:
+            raise ForeignBytes(f"process_index {member.number}: ") from error
         if reply is not None:
             come[member.number] = reply
     return come, gone

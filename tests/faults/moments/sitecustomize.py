@@ -64,7 +64,7 @@ def watch_messages(plan):
         if due("answered"):
             die()
         if due("half"):
-            line = json.dumps(message).encode()
+            line = self.line(message)
             os.write(self._replies, line[: len(line) // 2])
             die()
         send(self, message)
