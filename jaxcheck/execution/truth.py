@@ -54,7 +54,7 @@ def gather(
 ) -> dict[tuple[str, str], Known]:
     """{(recipe, case): what is known} for candidates that are about to be blessed."""
     recipes = [recipe for recipe in registry.recipes.values() if chosen.get(recipe.name)]
-    each = partial(_of_recipe, registry.root, chosen, candidates, scratch)
+    each = partial(of_recipe, registry.root, chosen, candidates, scratch)
     crew = Crew(launch, recipes, each, spare)
     crew.run(jobs or default_jobs(recipes))
     if crew.interrupted:
@@ -62,7 +62,7 @@ def gather(
     return {(name, case): known for name, cases in crew.done.items() for case, known in cases.items()}
 
 
-def _of_recipe(
+def of_recipe(
     root: str,
     chosen: Mapping[str, Collection[str]],
     candidates: GoldenStore,
@@ -70,6 +70,7 @@ def _of_recipe(
     recipe: Recipe,
     session: Session,
 ) -> dict[str, Known]:
+    """Of the chosen cases of one recipe."""
     found = {}
     golden = candidates.load(recipe.name)
     if golden is None:
@@ -133,7 +134,7 @@ def known_of(recipe: Recipe, case: str, held: GoldenCase, reply: Mapping[str, An
     wander = {**reply.get("floor", {})}
     wander |= {GRADIENT + path: kinds for path, kinds in reply.get("gradient_floor", {}).items()}
     computed = {leaf.path: leaf for leaf in (*held.outputs.leaves, *held.grad_leaves)}
-    floors = {path: _floor(kinds, computed[path], truth) for path, kinds in wander.items()}
+    floors = {path: _floor(kinds, computed[path], truth) for path, kinds in wander.items() if path in computed}
     extra = {"truth": facts, "floor": floors}
     unstable = ill_conditioned(recipe, case, replace(held, extra=extra)).values()
     brakes = {brake: "; ".join(said) for brake, said in (("truth", faults), ("conditioning", unstable)) if said}

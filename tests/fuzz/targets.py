@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 import site
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from jaxcheck.registry.load import load_registry
 from jaxcheck.report.formats import FORMATS, named
 from jaxcheck.report.reading import read_report
 from jaxcheck.results import Run
+from tests.fuzz.played import channel, mutated
 
 
 class Guard:
@@ -100,4 +102,7 @@ TARGETS: dict[str, Callable[[Path, bytes], None]] = {
     "golden": golden,
     "report": report,
     "saved": saved,
+    "channel": channel,
 }
+# Where bytes at random would rarely come through the first check: what makes an input another one, in its own terms.
+MUTATORS: dict[str, Callable[[bytes, random.Random], bytes]] = {"channel": mutated}
