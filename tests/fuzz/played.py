@@ -8,6 +8,7 @@ the channel as it is, with NUMBER for the request's and BREAK for the end of a l
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import copy
 import functools
@@ -24,6 +25,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
+import numpy as np
+
 from jaxcheck.diagnose.asking import Asker
 from jaxcheck.diagnose.compiled import fusion_of
 from jaxcheck.diagnose.sensitivity import Sensitivity
@@ -39,7 +42,8 @@ from jaxcheck.execution.session import Session
 from jaxcheck.execution.state import State
 from jaxcheck.execution.truth import of_recipe as truths_of
 from jaxcheck.gate.programs import Program
-from jaxcheck.goldens.exchange import read_tree, write_tree
+from jaxcheck.goldens.archive import archive_bytes
+from jaxcheck.goldens.exchange import INLINE, is_inline, read_tree, write_tree
 from jaxcheck.goldens.store import GoldenStore
 from jaxcheck.registry.compose import registry_text
 from jaxcheck.registry.load import load_registry
@@ -264,6 +268,7 @@ VALUES += (
     ["x"],
 )
 VALUES += ("value", "raised", "inputs", "skip", "timeout", "x" * 1000, {"a": 1}, [1, 2], DEEP)
+ARRAYS = [np.zeros(shape, dtype) for shape in ((), (2,), (0,), (1, 2)) for dtype in ("f4", "f8", "i4", "u4", "c8", "?")]
 RAW_LINES = (
     RAW,
     RAW + b"{}\x1e",
@@ -295,6 +300,8 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
 
 def _otherwise(value: Any, draw: random.Random) -> Any:
     """The value with a part of it replaced, left out or twice there."""
+    if isinstance(value, str) and is_inline(value) and draw.random() < 0.8:
+        return _another_tree(value, draw)
     if not isinstance(value, dict | list) or not value or draw.random() < 0.1:
         return copy.deepcopy(draw.choice(VALUES))
     key = draw.choice(list(value)) if isinstance(value, dict) else draw.randrange(len(value))
@@ -310,3 +317,19 @@ def _otherwise(value: Any, draw: random.Random) -> Any:
     else:
         value[key] = _otherwise(value[key], draw)
     return value
+
+
+def _another_tree(sent: str, draw: random.Random) -> str:
+    """What it says of its leaves otherwise, or one of its arrays; it may be no tree any more."""
+    try:
+        tree, _ = read_tree(sent)
+    except JaxcheckError:
+        return INLINE
+    arrays, meta = {str(n): leaf.words for n, leaf in enumerate(tree.leaves)}, tree.meta()
+    if arrays and draw.random() < 0.3:
+        arrays[draw.choice(list(arrays))] = draw.choice(ARRAYS)
+    if draw.random() < 0.8:
+        meta = _otherwise(meta, draw)
+    with contextlib.suppress(JaxcheckError, ValueError, TypeError):
+        return INLINE + base64.b64encode(archive_bytes("a tree", arrays, {"tree": meta, "meta": {}})).decode()
+    return INLINE
