@@ -43,6 +43,8 @@ FAULTS = [
     Fault("kills_its_group", "crash", "signal 15 (SIGTERM)", long=True),
     Fault("closes_descriptors", "crash", "exited with status 1"),
     Fault("writes_into_the_channel", "crash", "private channel"),
+    Fault("floods_the_channel", "crash", "private channel"),
+    Fault("forges_a_reply", "crash", "private channel"),
     Fault("raises", "error", "RuntimeError: no sensor at misbehaving.py:"),
     Fault("raises_no_exception", "error", "Strange: out of the tree"),
     Fault("raises_system_exit", "error", "SystemExit: 3", long=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import pathlib
 import resource
@@ -18,6 +19,9 @@ import warnings
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from jaxcheck.goldens.exchange import send_tree
+from jaxcheck.goldens.leaf import Leaf, Tree
 
 HERE = pathlib.Path(__file__).parent
 
@@ -61,6 +65,20 @@ def closes_descriptors(x):
 
 def writes_into_the_channel(x):
     os.write(int(sys.argv[2]), b"garbage\n")
+
+
+def floods_the_channel(x):
+    while True:
+        os.write(int(sys.argv[2]), bytes(1 << 20))
+
+
+def forges_a_reply(x):
+    """Well formed, with outputs that are right, before the worker says what the kernel really did."""
+    claim = {name: [] for name in ("mutated", "inputs_differ", "findings", "notes", "warnings", "pairs", "violations")}
+    outputs = send_tree("outputs", Tree("*", (Leaf.of(".", np.asarray(2 * x)),)))
+    claim |= {"outcome": "value", "changes": {}, "left": [], "outputs": outputs, "programs": {}}
+    os.write(int(sys.argv[2]), json.dumps(claim).encode() + b"\n")
+    return 3 * x
 
 
 # Exceptions
