@@ -107,6 +107,22 @@ def test_a_worker_that_somebody_wrote_for_after_its_reply_is_asked_no_more(writi
     assert asked(writing(r'os.write(replies, number + b" {}\n")'), again=True) == ({}, True)
 
 
+@pytest.mark.needs_jax
+@pytest.mark.one_version
+def test_it_is_told_of_one_of_several_processes(writing: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jaxcheck.worker.group import Member, _read
+
+    monkeypatch.setattr(sys, "executable", writing(r'os.write(replies, b"{}\n")').python)
+    member = Member(1)
+    try:
+        member.send({"op": "x"})
+        with pytest.raises(wire.ForeignBytes, match="process_index 1: something other than the worker"):
+            _read([member], 20)
+    finally:
+        member.kill()
+        member.close()
+
+
 # What it says
 
 
