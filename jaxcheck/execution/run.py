@@ -34,7 +34,7 @@ from jaxcheck.registry.select import Selection, selected_recipes
 from jaxcheck.results import CheckResult, CompiledPrograms, Environment, Run, Status, totals
 
 KNOWN_BACKENDS = ("cpu", "gpu", "tpu")
-CHECKS_A_WORKER = 24
+CHECKS_A_WORKER = 20
 
 
 @dataclass(frozen=True)
