@@ -46,7 +46,8 @@ def execute(subject: Subject, mode: str, clock: internals.CompileClock) -> tuple
         produced = None
         facts |= {"outcome": "raised", "error": error_facts(error)}
     facts["seconds"] = time.perf_counter() - start
-    facts["trace_seconds"], facts["compile_seconds"] = clock.seconds["trace"], clock.seconds["compile"]
+    for phase in ("trace", "compile"):
+        facts[f"{phase}_seconds"] = min(clock.seconds[phase], facts["seconds"])
     facts["compiles"] = clock.compiles
     facts["mutated"] = _mutated(before, _identity(given))
     return facts, produced

@@ -46,7 +46,7 @@ class CompileClock:
     def _record(self, event: str, duration_secs: float, **_: str | int) -> None:
         phase = DURATIONS.get(event)
         if phase:
-            self.seconds[phase] += duration_secs
+            self.seconds[phase] += max(duration_secs, 0.0)  # of the time of day, which may be set meanwhile
             self.compiles += phase == "compile"
 
 
